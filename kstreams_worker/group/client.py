@@ -1,0 +1,124 @@
+"""Questions about a group from outside it: describe it, take a dead member out.
+
+On Kafka 4 the ordinary admin calls refuse a group of type "stream"; the plain DescribeGroups request does not, and its
+answer carries every member's metadata and assignment: the task map of the whole application, from any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.admin.groups import DescribeGroupsRequest
+from kafka.protocol.consumer import LeaveGroupRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from assignor.model import Assignment, Subscription
+from assignor.wire import MetadataError, decode_assignment, decode_subscription
+from kstreams_worker.errors import BrokerError, GroupError
+from kstreams_worker.group.events import GroupDescription, MemberDescription
+
+TIMEOUT_MS = 10_000
+GROUP_KEY_TYPE = 0
+
+
+class GroupClient:
+    """Made by `connect`; every call has a deadline and raises BrokerError when it passes."""
+
+    def __init__(self, client: KafkaNetClient) -> None:
+        self._client = client
+
+    @classmethod
+    @contextmanager
+    def connect(cls, client_config: Mapping[str, Any]) -> Iterator[GroupClient]:
+        """A client for the time of a `with` block."""
+        client = KafkaNetClient(**{**client_config, "client_id": "kstreams-tool"})
+        client._net.start()
+        try:
+            try:
+                client._manager.bootstrap(TIMEOUT_MS)
+            except kafka_errors.KafkaError as error:
+                servers = client_config.get("bootstrap_servers")
+                raise BrokerError(
+                    f"cannot reach Kafka at {servers}: {error}; check bootstrap.servers and that the brokers are up"
+                ) from error
+            yield cls(client)
+        finally:
+            client._net.stop(timeout_ms=5000)
+            client.close()
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """State and members. Raises GroupError when there is no such group."""
+        response = self._ask(group_id, DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
+        group = response.groups[0]
+        if group.error_code:
+            raise GroupError(f"group {group_id}: {kafka_errors.for_code(group.error_code).__name__}")
+        if group.group_state == "Dead":
+            raise GroupError(f"there is no group {group_id}: check application.id, and that its workers have been started")
+        members = tuple(
+            MemberDescription(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                group_instance_id=member.group_instance_id,
+                subscription=_subscription(bytes(member.member_metadata or b"")),
+                assignment=_assignment(bytes(member.member_assignment or b"")),
+            )
+            for member in group.members
+        )
+        return GroupDescription(group_id, group.group_state, group.protocol_type, members)
+
+    def remove(self, group_id: str, member_id: str) -> None:
+        """Take a member that is dead out of the group at once, instead of after its session timeout."""
+        self._ask(
+            group_id,
+            LeaveGroupRequest(
+                group_id=group_id,
+                member_id=member_id,
+                members=[LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=None, reason="died")],
+                max_version=5,
+            ),
+        )
+
+    def _ask(self, group_id: str, request: Any) -> Any:
+        async def send() -> Any:
+            find = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+            found = await manager.wait_for(manager.send(find), TIMEOUT_MS)
+            result = found.coordinators[0] if found.coordinators else found
+            if result.error_code:
+                raise kafka_errors.for_code(result.error_code)()
+            node = manager.cluster.add_coordinator(result, CoordinatorType.GROUP, group_id)
+            await manager.wait_for(manager.get_connection(node).init_future, TIMEOUT_MS)
+            return await manager.wait_for(manager.send(request, node_id=node), TIMEOUT_MS)
+
+        manager = self._client._manager
+        retrying = Retrying(
+            retry=retry_if_exception_type(kafka_errors.RetriableError),
+            stop=stop_after_delay(TIMEOUT_MS / 1000),
+            wait=wait_exponential(multiplier=0.05, max=0.5),
+            reraise=True,
+        )
+        try:
+            return retrying(lambda: self._client._net.run(send))
+        except kafka_errors.KafkaError as error:
+            reason = str(error) or type(error).__name__
+            raise BrokerError(f"the coordinator of group {group_id} did not answer: {reason}") from error
+
+
+def _subscription(data: bytes) -> Subscription | None:
+    try:
+        said = decode_subscription(data)
+    except MetadataError:
+        return None
+    return said if isinstance(said, Subscription) else None
+
+
+def _assignment(data: bytes) -> Assignment | None:
+    try:
+        return decode_assignment(data)
+    except MetadataError:
+        return None

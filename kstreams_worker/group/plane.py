@@ -1,0 +1,363 @@
+"""The group plane of one worker: an I/O thread that keeps it a member, and the few calls that the other threads make.
+
+The loop publishes what it would say in a join (`publish`); a round with nothing to suspend takes that and does not wait for
+the loop at all. A round that must suspend tasks waits for the loop's `prepared`, up to a deadline; past it the member joins
+with those tasks still active, which moves nothing, and one more round follows when the loop has answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import kafka.errors as kafka_errors
+import structlog
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+
+from assignor.model import Assignment, Subscription, TaskId
+from assignor.wire import MetadataError, decode_assignment, encode_subscription
+from kstreams_worker.errors import BrokerError, GroupError
+from kstreams_worker.group.coordinator import CoordinatorHooks, StreamCoordinator
+from kstreams_worker.group.events import Assigned, GroupEvent, GroupFailed, GroupGeneration, MembershipLost, PrepareRound
+from kstreams_worker.group.leader import Leader
+from kstreams_worker.group.states import MemberState
+from kstreams_worker.tasks.plan import with_unapplied
+
+log = structlog.get_logger(__name__)
+
+Partition = tuple[str, int]
+
+BOOTSTRAP_TIMEOUT_MS = 30_000
+REQUEST_TIMEOUT_S = 15.0
+IDLE_WAIT_S = 0.25
+"""How often the membership coroutine looks round when nothing wakes it."""
+PREPARE_TIMEOUT_S = 2.0
+"""How long a round waits for the loop to suspend tasks. Longer than a batch and a commit take; shorter than others mind."""
+
+logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters of it we log ourselves
+
+
+class OffsetsUnstable(Exception):
+    """A transaction with offsets of these partitions is still open: ask again."""
+
+
+class CommitRefused(Exception):
+    """The broker refused the offsets for now (the group is settling a round); nothing is lost, commit again later."""
+
+
+class GroupPlane:
+    """Started once, closed once. Events for the loop are in `events`."""
+
+    def __init__(
+        self,
+        client_config: Mapping[str, Any],
+        *,
+        group_id: str,
+        client_id: str,
+        protocol_type: str,
+        group_instance_id: str | None,
+        session_timeout_ms: int,
+        heartbeat_interval_ms: int,
+        rebalance_timeout_ms: int,
+        leader: Leader,
+    ) -> None:
+        self.events: queue.SimpleQueue[GroupEvent] = queue.SimpleQueue()
+        self._group_id = group_id
+        self._leader = leader
+        self._lock = threading.Lock()
+        self._published: Subscription | None = None
+        self._being_learned: frozenset[TaskId] = frozenset()
+        self._unapplied: Assignment | None = None
+        self._answer: Any = None
+        self._closing = False
+        self._heartbeat_interval_s = heartbeat_interval_ms / 1000
+        self._joining_since = 0.0
+        self._servers = client_config["bootstrap_servers"]
+        self._client = KafkaNetClient(**{**client_config, "client_id": client_id})
+        self._coordinator = StreamCoordinator(
+            self._client,
+            CoordinatorHooks(
+                metadata=self._metadata,
+                assign=self._assign,
+                on_prepare=self._prepare,
+                on_lost=self._lost,
+                on_assigned=self._assigned,
+            ),
+            protocol_type,
+            group_id=group_id,
+            group_instance_id=group_instance_id,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            max_poll_interval_ms=rebalance_timeout_ms,
+            request_timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
+            api_version=(2, 4),
+        )
+
+    # -- for the loop ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect and join. Raises BrokerError when no broker answers within the bootstrap time."""
+        self._client._net.start()
+        try:
+            self._client._manager.bootstrap(BOOTSTRAP_TIMEOUT_MS)
+        except kafka_errors.KafkaError as error:
+            self._client._net.stop(timeout_ms=1000)
+            raise BrokerError(
+                f"cannot reach Kafka at {self._servers}: {error}; check bootstrap.servers and that the brokers are up"
+            ) from error
+        self._client._manager.call_soon(self._stay_member)
+
+    def publish(self, said: Subscription, being_learned: frozenset[TaskId], *, applied: Assignment | None = None) -> None:
+        """What to say in the next join, and which tasks must be suspended before it.
+
+        `applied` is the assignment that the loop has just acted on.
+        """
+        with self._lock:
+            self._published = said
+            self._being_learned = being_learned
+            if applied is not None and applied is self._unapplied:
+                self._unapplied = None
+
+    def prepared(self, event: PrepareRound) -> None:
+        """Answer to PrepareRound: what was to be suspended is, and published. A late answer asks for one more round."""
+        if time.monotonic() > event.deadline:
+            self.request_rejoin("suspended after the round had begun")
+        self._resolve_answer()
+
+    def dropped(self) -> None:
+        """Answer to MembershipLost: no task is left."""
+        with self._lock:
+            self._unapplied = None
+        self._resolve_answer()
+
+    def request_rejoin(self, reason: str) -> None:
+        """Start a round."""
+        log.debug("asking for a round", reason=reason)
+        self._client._net.call_soon_threadsafe(self._coordinator.request_rejoin)
+
+    @property
+    def generation(self) -> GroupGeneration:
+        return self._coordinator.membership
+
+    @property
+    def state(self) -> MemberState:
+        return self._coordinator.machine.state
+
+    @property
+    def is_leader(self) -> bool:
+        return self._coordinator.is_leader and self.state is MemberState.STABLE
+
+    def may_commit(self) -> bool:
+        """Whether the broker can be expected to accept offsets now.
+
+        Between JoinGroup's answer and SyncGroup it refuses them. While the join is still open it accepts the old
+        generation's; but the answer may be on its way, so a commit also waits out the time that a round usually takes.
+        """
+        state = self.state
+        if state is MemberState.STABLE or state is MemberState.PREPARING:
+            return True
+        if state is MemberState.JOINING:
+            return time.monotonic() - self._joining_since > 2 * self._heartbeat_interval_s
+        return False
+
+    def commit_offsets(self, offsets: Mapping[Partition, int], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Commit with this member's generation. Raises CommitRefused, GroupError (fenced), BrokerError."""
+        membership = self.generation
+        topics: dict[str, list[Any]] = {}
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        for (topic, partition), offset in offsets.items():
+            topics.setdefault(topic, []).append(
+                topic_type.OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+                )
+            )
+        request = OffsetCommitRequest(
+            max_version=8,
+            group_id=self._group_id,
+            generation_id_or_member_epoch=membership.generation_id,
+            member_id=membership.member_id,
+            group_instance_id=membership.group_instance_id,
+            topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+        response = self._ask(request, timeout_s)
+        codes = {partition.error_code for topic in response.topics for partition in topic.partitions}
+        for code in codes - {0}:
+            _raise_commit_error(kafka_errors.for_code(code))
+
+    def committed_offsets(
+        self, partitions: Iterable[Partition], timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> dict[Partition, int]:
+        """Committed offsets of those partitions that have one. Raises OffsetsUnstable, BrokerError."""
+        wanted: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            wanted.setdefault(topic, []).append(partition)
+        if not wanted:
+            return {}
+        topic_type = OffsetFetchRequest.OffsetFetchRequestTopic
+        request = OffsetFetchRequest(
+            group_id=self._group_id,
+            topics=[topic_type(name=name, partition_indexes=indexes) for name, indexes in wanted.items()],
+            require_stable=True,
+            min_version=7,
+            max_version=7,
+        )
+        response = self._ask(request, timeout_s)
+        if response.error_code:
+            raise BrokerError(f"cannot fetch committed offsets: {kafka_errors.for_code(response.error_code).__name__}")
+        found = {}
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code:
+                    error = kafka_errors.for_code(partition.error_code)
+                    if issubclass(error, kafka_errors.UnstableOffsetCommitError):
+                        raise OffsetsUnstable
+                    raise BrokerError(f"cannot fetch the committed offset of {topic.name}: {error.__name__}")
+                if partition.committed_offset >= 0:
+                    found[topic.name, partition.partition_index] = partition.committed_offset
+        return found
+
+    def close(self, *, leave: bool = True) -> None:
+        """Leave the group (a static member stays, by its nature) and stop the thread."""
+        self._closing = True
+        self._resolve_answer()
+        try:
+            self._coordinator._close_heartbeat()
+            if leave:
+                self._client._net.run(self._coordinator.maybe_leave_group_async, "closing", 5000)
+        except (kafka_errors.KafkaError, RuntimeError) as error:
+            log.warning("leaving the group failed", error=str(error))
+        finally:
+            self._client._net.stop(timeout_ms=5000)
+            self._client.close()
+
+    def _ask(self, request: Any, timeout_s: float) -> Any:
+        """Send to the group's coordinator and wait for the answer, finding a new coordinator when it moved."""
+
+        async def send() -> Any:
+            if not await self._coordinator.ensure_coordinator_ready_async(timeout_ms=timeout_s * 1000):
+                raise kafka_errors.CoordinatorNotAvailableError
+            future = self._client._manager.send(request, node_id=self._coordinator.coordinator_id)
+            return await self._client._manager.wait_for(future, timeout_s * 1000)
+
+        try:
+            return self._client._net.run(send)
+        except kafka_errors.KafkaError as error:
+            raise BrokerError(f"the group coordinator did not answer: {error}") from error
+
+    # -- on the I/O thread ----------------------------------------------------------------------------------------
+
+    async def _stay_member(self) -> None:
+        """Joins whenever a round is due, for as long as the worker lives."""
+        while not self._closing:
+            try:
+                self._coordinator.poll_heartbeat()
+                if self._coordinator.need_rejoin() and self._published is not None:
+                    await self._coordinator.ensure_active_group_async()
+                await self._coordinator.wakeup(IDLE_WAIT_S)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the worker must hear of it
+                if self._closing:
+                    return
+                if isinstance(error, kafka_errors.KafkaError) and _is_passing(error):
+                    log.warning("group trouble", error=str(error) or type(error).__name__)
+                    await self._client._net.sleep(IDLE_WAIT_S)
+                    continue
+                self.events.put(GroupFailed(_explain(error, self._group_id)))
+                return
+
+    def _metadata(self) -> bytes:
+        with self._lock:
+            if self._published is None:
+                raise RuntimeError("joined before anything was published")
+            said = with_unapplied(self._published, self._unapplied)
+        self._joining_since = time.monotonic()
+        return encode_subscription(said)
+
+    def _assign(self, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:  # noqa: ARG002
+        try:
+            return self._leader.assign(members, generation)
+        except BrokerError as error:
+            # A retriable error makes the coordinator join again after a moment, and with it everybody.
+            raise kafka_errors.CoordinatorNotAvailableError(str(error)) from error
+
+    async def _prepare(self) -> None:
+        with self._lock:
+            # Whatever the loop knows, it must be asked when tasks are to be suspended or it has an assignment to act on.
+            must_ask = bool(self._being_learned) or self._unapplied is not None
+        if must_ask:
+            event = PrepareRound(deadline=time.monotonic() + PREPARE_TIMEOUT_S)
+            await self._ask_loop(event, PREPARE_TIMEOUT_S)
+
+    async def _lost(self, reason: str) -> None:
+        # Nobody waits for a member that is out, so this waits for as long as the loop needs.
+        await self._ask_loop(MembershipLost(reason), None)
+
+    async def _ask_loop(self, event: GroupEvent, timeout_s: float | None) -> None:
+        from kafka.future import Future  # noqa: PLC0415 - only here
+
+        self._answer = Future()
+        self.events.put(event)
+        try:
+            await self._client._manager.wait_for(self._answer, None if timeout_s is None else timeout_s * 1000)
+        except kafka_errors.KafkaTimeoutError:
+            log.warning("the loop is busy; joining with its tasks still active", waited_s=timeout_s)
+
+    def _resolve_answer(self) -> None:
+        def resolve() -> None:
+            answer, self._answer = self._answer, None
+            if answer is not None and not answer.is_done:
+                answer.success(None)
+
+        self._client._net.call_soon_threadsafe(resolve)
+
+    def _assigned(self, membership: GroupGeneration, data: bytes, is_leader: bool, round_s: float) -> None:
+        try:
+            assignment = decode_assignment(data)
+        except MetadataError as error:
+            self.events.put(GroupFailed(GroupError(f"the leader of group {self._group_id} sent an unreadable assignment: {error}")))
+            return
+        with self._lock:
+            self._unapplied = assignment
+        self.events.put(Assigned(membership, assignment, is_leader, round_s))
+
+
+def _is_passing(error: kafka_errors.KafkaError) -> bool:
+    return bool(getattr(error, "retriable", False)) or isinstance(
+        error,
+        (
+            kafka_errors.RetriableError,
+            kafka_errors.UnknownMemberIdError,
+            kafka_errors.IllegalGenerationError,
+            kafka_errors.RebalanceInProgressError,
+        ),
+    )
+
+
+def _explain(error: Exception, group_id: str) -> Exception:
+    if isinstance(error, kafka_errors.InconsistentGroupProtocolError):
+        return GroupError(
+            f"group {group_id} is in use with another protocol type: set stream.rebalancing.mode=upgrading to join a group "
+            "of protocol type 'consumer', or choose another application.id"
+        )
+    if isinstance(error, kafka_errors.FencedInstanceIdError):
+        return GroupError(f"another member of group {group_id} uses this group.instance.id: give each worker its own")
+    if isinstance(error, kafka_errors.GroupAuthorizationFailedError):
+        return GroupError(f"no right to read group {group_id}: grant READ on it to this user")
+    if isinstance(error, kafka_errors.GroupMaxSizeReachedError):
+        return GroupError(f"group {group_id} is full: raise group.max.size on the brokers or run fewer workers")
+    if isinstance(error, kafka_errors.InvalidSessionTimeoutError):
+        return GroupError("session.timeout.ms is outside what the brokers allow (group.min/max.session.timeout.ms)")
+    if isinstance(error, kafka_errors.KafkaError):
+        return GroupError(f"membership in group {group_id} failed: {type(error).__name__}: {error}")
+    return error
+
+
+def _raise_commit_error(error: type[kafka_errors.KafkaError]) -> None:
+    if issubclass(error, (kafka_errors.RebalanceInProgressError, kafka_errors.RetriableError)):
+        raise CommitRefused(error.__name__)
+    raise GroupError(f"the broker refused this member's offsets: {error.__name__}")
+

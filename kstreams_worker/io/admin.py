@@ -1,0 +1,133 @@
+"""All administrative calls to the brokers, in one place.
+
+One place also because the admin client of confluent-kafka 2.16.1 crashes the process when one call names a topic twice:
+names are made unique here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from kstreams_worker.errors import BrokerError
+from kstreams_worker.io.consumer import Partition, _SilentLogger
+from kstreams_worker.io.failures import describe, error_of
+
+REQUEST_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create. `replication_factor` -1 leaves it to the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Admin:
+    """Thread-safe; each call waits for its answer for at most `timeout_s`. All raise BrokerError."""
+
+    def __init__(
+        self, client_config: Mapping[str, Any], *, client_id: str = "kstreams-admin", timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> None:
+        self._client = AdminClient(
+            {**client_config, "client.id": client_id, "log.connection.close": False}, logger=_SilentLogger()
+        )
+        self._servers = client_config.get("bootstrap.servers", "")
+        self._timeout_s = timeout_s
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Partitions of each topic that exists; topics that do not are left out."""
+        wanted = set(topics)
+        try:
+            metadata = self._client.list_topics(timeout=self._timeout_s)
+        except KafkaException as exception:
+            raise self._unreachable(exception) from exception
+        return {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if name in wanted and topic.error is None and topic.partitions
+        }
+
+    def topic_names(self) -> frozenset[str]:
+        """Names of all topics that this client may see."""
+        try:
+            return frozenset(self._client.list_topics(timeout=self._timeout_s).topics)
+        except KafkaException as exception:
+            raise self._unreachable(exception) from exception
+
+    def create_topics(self, specs: Iterable[TopicSpec]) -> None:
+        """Create the topics; those that exist already are left as they are."""
+        unique = {spec.name: spec for spec in specs}
+        if not unique:
+            return
+        futures = self._client.create_topics(
+            [
+                NewTopic(
+                    spec.name,
+                    num_partitions=spec.partitions,
+                    replication_factor=spec.replication_factor,
+                    config=dict(spec.config),
+                )
+                for spec in unique.values()
+            ],
+            operation_timeout=self._timeout_s,
+            request_timeout=self._timeout_s,
+        )
+        for name, future in futures.items():
+            self._result(future, f"cannot create topic {name}", ignore=KafkaError.TOPIC_ALREADY_EXISTS)
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete the topics; those that do not exist are ignored."""
+        unique = sorted(set(names))
+        if not unique:
+            return
+        futures = self._client.delete_topics(unique, operation_timeout=self._timeout_s)
+        for name, future in futures.items():
+            self._result(future, f"cannot delete topic {name}", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def topic_configs(self, topics: Iterable[str], key: str) -> dict[str, str]:
+        """One configuration entry of each topic."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(set(topics))]
+        if not resources:
+            return {}
+        answers = self._client.describe_configs(resources, request_timeout=self._timeout_s)
+        return {
+            resource.name: self._result(future, f"cannot read the configuration of topic {resource.name}")[key].value
+            for resource, future in answers.items()
+        }
+
+    def end_offsets(self, partitions: Iterable[Partition], *, committed: bool) -> dict[Partition, int]:
+        """The offset after the last record: of committed data only (the last stable offset), or of all."""
+        request = {TopicPartition(*partition): OffsetSpec.latest() for partition in set(partitions)}
+        if not request:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        answers = self._client.list_offsets(request, isolation_level=isolation, request_timeout=self._timeout_s)
+        return {
+            (asked.topic, asked.partition): self._result(future, f"cannot read the end of {asked.topic}").offset
+            for asked, future in answers.items()
+        }
+
+    def _result(self, future: Future[Any], what: str, ignore: int | None = None) -> Any:
+        try:
+            return future.result(timeout=self._timeout_s + 1.0)
+        except KafkaException as exception:
+            if ignore is not None and error_of(exception).code() == ignore:
+                return None
+            raise BrokerError(f"{what}: {describe(exception)}") from exception
+        except TimeoutError as exception:
+            raise BrokerError(f"{what}: no answer within {self._timeout_s:g} s from {self._servers}") from exception
+
+    def _unreachable(self, exception: KafkaException) -> BrokerError:
+        return BrokerError(
+            f"cannot reach Kafka at {self._servers}: {describe(exception)}; "
+            "check bootstrap.servers and that the brokers are up"
+        )

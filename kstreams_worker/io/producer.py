@@ -1,0 +1,334 @@
+"""Producers: one that writes in transactions (exactly_once_v2, KIP-447) and one that does not (at_least_once).
+
+Both have the same verbs. `send` hands rows over and returns at once; `commit` returns when everything sent is on the brokers
+and, for the transactional one, committed together with the input offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from kstreams_worker.errors import BrokerError, RecordError
+from kstreams_worker.io.consumer import Partition, _SilentLogger
+from kstreams_worker.io.failures import ProducerFenced, TransactionAborted, describe, error_of, is_fencing
+from kstreams_worker.topology.records import Headers, OutputRow
+
+QUEUE_MAX_MESSAGES = 500_000
+QUEUE_MAX_KBYTES = 256 * 1024
+INIT_TIMEOUT_S = 30.0
+RETRY_WAIT_S = 0.02
+
+
+class Generation(Protocol):
+    """The membership with which offsets are committed, so that the broker can refuse a member that is out (KIP-447)."""
+
+    @property
+    def generation_id(self) -> int: ...
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def group_instance_id(self) -> str | None: ...
+
+
+def group_metadata(group_id: str, generation: Generation) -> bytes:
+    """The membership in librdkafka's serialized form, version 2, as `consumer_group_metadata()` would give it.
+
+    Our consumers are not members (the group plane is), so we write the bytes ourselves. A contract test checks them
+    against the installed client.
+    """
+    instance = generation.group_instance_id
+    tail = b"\x01" if instance is None else b"\x00" + instance.encode() + b"\0"
+    return (
+        b"CGMDv2:"
+        + struct.pack("<i", generation.generation_id)
+        + group_id.encode()
+        + b"\0"
+        + generation.member_id.encode()
+        + b"\0"
+        + tail
+    )
+
+
+class RecordProducer(Protocol):
+    """What the worker's loop needs of a producer."""
+
+    def send(self, topic: str, rows: list[OutputRow], partition: int | None = None) -> None: ...
+    def send_tracked(
+        self, topic: str, rows: list[OutputRow], partition: int, delivered: Callable[[int], None]
+    ) -> None: ...
+    def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None: ...
+    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None: ...
+    def abort(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _BatchProducer:
+    """The part both have: queueing rows, and finding out about those that were not delivered."""
+
+    def __init__(self, client_config: Mapping[str, Any], own_config: Mapping[str, Any]) -> None:
+        self._failure: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "linger.ms": 5,
+                "batch.num.messages": 100_000,
+                "batch.size": 1024 * 1024,
+                "queue.buffering.max.messages": QUEUE_MAX_MESSAGES,
+                "queue.buffering.max.kbytes": QUEUE_MAX_KBYTES,
+                "partitioner": "murmur2_random",  # as the Java clients: equal keys meet in equal partitions
+                "compression.type": "lz4",
+                **client_config,
+                "acks": "all",
+                "enable.idempotence": True,
+                "delivery.report.only.error": True,
+                "log.connection.close": False,
+                **own_config,
+            },
+            logger=_SilentLogger(),
+        )
+
+    def send(self, topic: str, rows: list[OutputRow], partition: int | None = None) -> None:
+        """Queue rows for `topic`. Waits, serving delivery reports, while the queue is full."""
+        self._queue(topic, rows, {} if partition is None else {"partition": partition})
+
+    def send_tracked(
+        self, topic: str, rows: list[OutputRow], partition: int, delivered: Callable[[int], None]
+    ) -> None:
+        """Like `send`, and tells the last row's offset once it is known (before `commit` returns)."""
+        if not rows:
+            return
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                delivered(message.offset())
+            else:
+                self._failed(error, message)
+
+        # Only this row reports success: one callback for a batch instead of one for each record.
+        self._queue(topic, rows[:-1], {"partition": partition})
+        last = rows[-1]
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value=last["value"],
+                    key=last["key"],
+                    partition=partition,
+                    timestamp=last["timestamp"],
+                    on_delivery=report,
+                )
+            except BufferError:
+                self._producer.poll(RETRY_WAIT_S)
+            else:
+                return
+
+    def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None:
+        """Queue one row with headers, which a batch cannot carry."""
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value=row.get("value"),
+                    key=row.get("key"),
+                    timestamp=row.get("timestamp", 0),
+                    headers=headers,
+                    on_delivery=self._report,
+                )
+            except BufferError:
+                self._producer.poll(RETRY_WAIT_S)
+            else:
+                return
+
+    def _queue(self, topic: str, rows: Sequence[OutputRow], options: Mapping[str, Any]) -> None:
+        pending = list(rows)
+        while pending:
+            # A full queue marks the rows that did not fit with an _error; they are what is left to send.
+            queued = self._producer.produce_batch(topic, pending, on_delivery=self._report, **options)
+            if queued == len(pending):
+                return
+            pending = [self._unqueued(topic, row) for row in pending if "_error" in row]
+            self._producer.poll(RETRY_WAIT_S)
+
+    @staticmethod
+    def _unqueued(topic: str, row: OutputRow) -> OutputRow:
+        error: KafkaError = row.pop("_error")  # type: ignore[typeddict-item]
+        if error.code() != KafkaError._QUEUE_FULL:
+            raise RecordError(f"cannot be produced: {describe(error)}", topic, row.get("partition", -1), -1)
+        return row
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed(error, message)
+
+    def _failed(self, error: KafkaError, message: Message) -> None:
+        # A purged message belongs to a transaction that is being aborted: that is told by the transaction itself.
+        if self._failure is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self._failure = error
+            self._failed_topic = message.topic()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise BrokerError(f"a record for topic {self._failed_topic} was not delivered: {describe(failure)}")
+
+    def poll(self) -> None:
+        """Serve delivery reports without waiting."""
+        self._producer.poll(0)
+
+
+class PlainProducer(_BatchProducer):
+    """At least once: outputs and changelog are flushed before the group plane commits the offsets."""
+
+    def __init__(self, client_config: Mapping[str, Any], *, client_id: str, flush_timeout_s: float) -> None:
+        super().__init__(client_config, {"client.id": client_id, "message.timeout.ms": 0})
+        self._flush_timeout_s = flush_timeout_s
+
+    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:  # noqa: ARG002
+        """Wait until everything sent is on the brokers. The offsets are the caller's to commit. Raises BrokerError."""
+        if self._producer.flush(self._flush_timeout_s):
+            raise BrokerError(f"records were not delivered within {self._flush_timeout_s:g} s: are the brokers up?")
+        self._raise_failure()
+
+    def abort(self) -> None:
+        """Nothing can be taken back: what was sent will be sent again."""
+
+    def close(self) -> None:
+        self._producer.flush(1.0)
+
+
+class TransactionalProducer(_BatchProducer):
+    """Exactly once: outputs, changelog records and input offsets of a commit become visible together or not at all.
+
+    Creating one fences whoever used the transactional id before (its open transaction is aborted).
+    Raises ProducerFenced when a later one did the same to this one, and TransactionAborted when the caller
+    must go back to its last commit.
+    """
+
+    def __init__(
+        self,
+        client_config: Mapping[str, Any],
+        *,
+        client_id: str,
+        group_id: str,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        commit_timeout_s: float,
+    ) -> None:
+        super().__init__(
+            client_config,
+            {
+                "client.id": client_id,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": transaction_timeout_ms,
+                "message.timeout.ms": transaction_timeout_ms,
+            },
+        )
+        self._group_id = group_id
+        self._commit_timeout_s = commit_timeout_s
+        self._open = False
+        init_transactions(self._producer, transactional_id)
+
+    def _begin(self) -> None:
+        if not self._open:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as exception:
+                self._translate(exception)
+            self._open = True
+
+    def send(self, topic: str, rows: list[OutputRow], partition: int | None = None) -> None:
+        self._begin()
+        try:
+            super().send(topic, rows, partition)
+        except KafkaException as exception:
+            self._translate(exception)
+
+    def send_tracked(
+        self, topic: str, rows: list[OutputRow], partition: int, delivered: Callable[[int], None]
+    ) -> None:
+        self._begin()
+        try:
+            super().send_tracked(topic, rows, partition, delivered)
+        except KafkaException as exception:
+            self._translate(exception)
+
+    def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None:
+        self._begin()
+        try:
+            super().send_with_headers(topic, row, headers)
+        except KafkaException as exception:
+            self._translate(exception)
+
+    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
+        """Commit everything sent since the last commit, with the offsets to go on from, as this member of the group."""
+        self._begin()
+        deadline = time.monotonic() + self._commit_timeout_s
+        positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        metadata = group_metadata(self._group_id, generation)
+        self._retrying(lambda: self._producer.send_offsets_to_transaction(positions, metadata), deadline)
+        self._retrying(lambda: self._producer.commit_transaction(self._commit_timeout_s), deadline)
+        self._open = False
+        self._failure = None
+
+    def abort(self) -> None:
+        """Drop everything sent since the last commit. Raises ProducerFenced."""
+        if not self._open:
+            return
+        deadline = time.monotonic() + self._commit_timeout_s
+        self._retrying(lambda: self._producer.abort_transaction(self._commit_timeout_s), deadline)
+        self._open = False
+        self._failure = None
+
+    def _retrying(self, call: Callable[[], None], deadline: float) -> None:
+        while True:
+            try:
+                return call()
+            except KafkaException as exception:
+                if not error_of(exception).retriable() or time.monotonic() > deadline:
+                    self._translate(exception)
+                self._producer.poll(RETRY_WAIT_S)
+
+    @staticmethod
+    def _translate(exception: KafkaException) -> None:
+        error = error_of(exception)
+        if is_fencing(error) or error.fatal():
+            raise ProducerFenced(describe(error)) from exception
+        if error.txn_requires_abort():
+            raise TransactionAborted(describe(error)) from exception
+        raise BrokerError(f"the transaction failed: {describe(error)}") from exception
+
+    def close(self) -> None:
+        """Abort what is open; the broker would otherwise hold readers back until the transaction times out."""
+        try:
+            self.abort()
+        except (ProducerFenced, TransactionAborted, BrokerError):
+            return
+
+
+def init_transactions(producer: Producer, transactional_id: str) -> None:
+    """Take the transactional id over: completes or aborts what its last user left open. Raises BrokerError."""
+    deadline = time.monotonic() + INIT_TIMEOUT_S
+    while True:
+        try:
+            producer.init_transactions(INIT_TIMEOUT_S)
+        except KafkaException as exception:
+            error = error_of(exception)
+            if not error.retriable() or time.monotonic() > deadline:
+                raise BrokerError(
+                    f"cannot start transactions as {transactional_id}: {describe(error)}; "
+                    "check that the brokers are up and that transactional.id may be written"
+                ) from exception
+        else:
+            return
+
+
+def fence(client_config: Mapping[str, Any], transactional_id: str) -> None:
+    """End whatever transaction a dead worker left open, so that it holds nobody back. Raises BrokerError."""
+    producer = Producer(
+        {**client_config, "transactional.id": transactional_id, "transaction.timeout.ms": 10_000}, logger=_SilentLogger()
+    )
+    init_transactions(producer, transactional_id)

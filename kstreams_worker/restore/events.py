@@ -1,0 +1,41 @@
+"""What the restore thread tells the worker's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kstreams_worker.tasks.task import Partition, Task
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """A learner or standby is within the acceptable lag, and past the end seen when it started."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class FellBehind:
+    """A learner or standby that was within the acceptable lag is no longer."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A task's state is complete: it belongs to the loop now, which starts it at these committed offsets."""
+
+    task: Task
+    offsets: Mapping[Partition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """A task cannot be opened or restored; the worker ends with this error."""
+
+    task: Task
+    error: Exception
+
+
+RestoreEvent = CaughtUp | FellBehind | Finished | TaskFailed

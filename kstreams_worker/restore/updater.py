@@ -1,0 +1,364 @@
+"""The restore thread.
+
+Following (learner, standby): reads the changelogs from where each store stands and writes them through in batches. Says
+CaughtUp once a task is past the end seen at its start and within the acceptable lag.
+
+Finishing (a task that becomes active) is three steps whose order matters under exactly-once, because a transaction's markers
+reach the partitions it wrote one after the other:
+1. committed input offsets, asked for as stable: from here on no transaction of an earlier owner with offsets of this task
+   is open, and none can follow, since its generation is over;
+2. the changelogs' ends, once the last stable offset equals the high watermark: the markers of those transactions are there;
+3. restore up to those ends. Only then do state and offsets belong together.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from assignor.model import LagRecords, WorkerId
+from kstreams_worker.errors import BrokerError, KStreamsError
+from kstreams_worker.io.consumer import Fetched, Partition
+from kstreams_worker.restore.events import CaughtUp, FellBehind, Finished, RestoreEvent, TaskFailed
+from kstreams_worker.tasks.task import Task
+from kstreams_worker.topology.records import RecordBatch
+from state.store import KeyValueStore
+
+log = structlog.get_logger(__name__)
+
+MAX_RECORDS = 10_000
+FETCH_TIMEOUT_S = 0.02
+IDLE_WAIT_S = 0.05
+ENDS_INTERVAL_S = 0.5
+"""How often the changelogs' ends are asked for, to know the lag of what is followed."""
+RETRY_INTERVAL_S = 0.01
+FINISH_WARNING_S = 5.0
+LOCK_WARNING_S = 5.0
+
+
+class OffsetsNotStable(Exception):
+    """A transaction with offsets of the asked partitions is open: ask again."""
+
+
+class ChangelogReader(Protocol):
+    """What the thread needs of a consumer."""
+
+    def assign(self, positions: Mapping[Partition, int | None]) -> None: ...
+    def unassign(self, partitions: Iterable[Partition]) -> None: ...
+    def fetch(self, max_records: int, timeout_s: float) -> Fetched: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the thread gets from what it needs; every call has a deadline and raises BrokerError when it passes."""
+
+    reader: Callable[[], ChangelogReader]
+    stable_ends: Callable[[Iterable[Partition]], Mapping[Partition, int]]
+    """The offset after the last committed record."""
+    written_ends: Callable[[Iterable[Partition]], Mapping[Partition, int]]
+    """The offset after the last record, committed or not."""
+    committed_offsets: Callable[[Iterable[Partition]], Mapping[Partition, int]]
+    """Raises OffsetsNotStable."""
+    open_stores: Callable[[Task], bool]
+    """Open the task's directory and stores; False while another worker of the instance still has them."""
+    close_task: Callable[[Task], None]
+    set_aside: Callable[[Task], None]
+    """Close the task's stores and rename their directories: they do not belong to the changelogs that exist."""
+    fence: Callable[[WorkerId], None]
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A task in the hands of this thread."""
+
+    task: Task
+    opened: bool = False
+    asked_at: float = field(default_factory=time.monotonic)
+    positions: dict[Partition, int] = field(default_factory=dict)
+    first_ends: dict[Partition, int] | None = None
+    caught_up: bool = False
+    finishing: bool = False
+    fences: list[Future[None]] = field(default_factory=list)
+    offsets: Mapping[Partition, int] | None = None
+    final_ends: dict[Partition, int] | None = None
+    warned: bool = False
+
+    def reached(self, ends: Mapping[Partition, int]) -> bool:
+        return all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
+
+
+class Updater(threading.Thread):
+    """Commands come in by the public methods, from the loop; events go out by `tell`."""
+
+    def __init__(self, sources: Sources, tell: Callable[[RestoreEvent], None], *, acceptable_lag: int, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._sources = sources
+        self._tell = tell
+        self._acceptable_lag = acceptable_lag
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._followed: dict[Task, _Followed] = {}
+        self._by_partition: dict[Partition, _Followed] = {}
+        self._fencing = ThreadPoolExecutor(max_workers=4, thread_name_prefix="fence")
+        self._fences: dict[WorkerId, Future[None]] = {}
+        self._next_ends = 0.0
+        self._next_retry = 0.0
+        self._stopping = False
+        self.restored_records = 0
+
+    # -- for the loop ---------------------------------------------------------------------------------------------
+
+    def follow(self, task: Task) -> None:
+        """Keep this task's stores up to date. They belong to this thread from now on."""
+        self._commands.put(lambda: self._follow(task))
+
+    def finish(self, task: Task, fence: Iterable[WorkerId] = ()) -> None:
+        """Complete the task's state and give it back with Finished. First the transactions of `fence` are ended."""
+        workers = tuple(fence)
+        self._commands.put(lambda: self._finish(task, workers))
+
+    def drop(self, task: Task) -> None:
+        """Stop following the task and close it."""
+        self._commands.put(lambda: self._drop(task))
+
+    def stop(self, timeout_s: float) -> None:
+        """Close all that is followed and end the thread."""
+        self._commands.put(self._stop)
+        self.join(timeout_s)
+
+    # -- the thread -----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        reader = self._sources.reader()
+        try:
+            while not self._stopping:
+                self._take_commands()
+                self._turn(reader)
+        finally:
+            for followed in list(self._followed.values()):
+                self._sources.close_task(followed.task)
+            self._fencing.shutdown(wait=False, cancel_futures=True)
+            reader.close()
+
+    def _take_commands(self) -> None:
+        wait_s = None if not self._followed else (0 if self._by_partition else IDLE_WAIT_S)
+        try:
+            self._commands.get(timeout=wait_s)() if wait_s != 0 else self._commands.get_nowait()()
+            while True:
+                self._commands.get_nowait()()
+        except queue.Empty:
+            return
+
+    def _turn(self, reader: ChangelogReader) -> None:
+        try:
+            self._unassign_gone(reader)
+            self._open_waiting(reader)
+            if self._by_partition:
+                fetched = reader.fetch(MAX_RECORDS, FETCH_TIMEOUT_S)
+                for batch in fetched.batches:
+                    self._restore(batch)
+                for partition, end in fetched.ends.items():
+                    self._advance(partition, end)
+            self._look_at_ends()
+            self._look_at_finishing()
+        except BrokerError as error:
+            log.warning("restore is waiting for the brokers", error=str(error))
+            self._next_ends = self._next_retry = time.monotonic() + 1.0
+
+    # -- commands -------------------------------------------------------------------------------------------------
+
+    def _follow(self, task: Task) -> None:
+        self._followed[task] = _Followed(task, opened=bool(task.stores))
+        self._next_ends = 0.0
+
+    def _finish(self, task: Task, workers: tuple[WorkerId, ...]) -> None:
+        followed = self._followed.setdefault(task, _Followed(task, opened=bool(task.stores)))
+        followed.finishing = True
+        followed.asked_at = time.monotonic()
+        followed.fences = [self._fence(worker) for worker in workers]
+        self._next_retry = 0.0
+
+    def _fence(self, worker: WorkerId) -> Future[None]:
+        pending = self._fences.get(worker)
+        if pending is None or pending.done():
+            pending = self._fencing.submit(self._sources.fence, worker)
+            self._fences[worker] = pending
+        return pending
+
+    def _drop(self, task: Task) -> None:
+        if self._followed.pop(task, None) is not None:
+            self._sources.close_task(task)
+
+    def _stop(self) -> None:
+        self._stopping = True
+
+    # -- following ------------------------------------------------------------------------------------------------
+
+    def _open_waiting(self, reader: ChangelogReader) -> None:
+        for followed in list(self._followed.values()):
+            try:
+                self._open(followed, reader)
+            except KStreamsError as error:
+                self._fail(followed, error)
+
+    def _open(self, followed: _Followed, reader: ChangelogReader) -> None:
+        task = followed.task
+        if not followed.opened:
+            followed.opened = self._sources.open_stores(task)
+            if not followed.opened:
+                if not followed.warned and time.monotonic() - followed.asked_at > LOCK_WARNING_S:
+                    followed.warned = True
+                    log.warning("waiting for another worker to close the task's state", task=str(task.id))
+                return
+        if task.changelogs and not followed.positions:
+            for partition, store in task.changelogs.items():
+                followed.positions[partition] = store.changelog_offset or 0
+                self._by_partition[partition] = followed
+            reader.assign(dict(followed.positions))
+
+    def _unassign_gone(self, reader: ChangelogReader) -> None:
+        gone = [
+            partition
+            for partition, followed in self._by_partition.items()
+            if self._followed.get(followed.task) is not followed
+        ]
+        if gone:
+            reader.unassign(gone)
+            for partition in gone:
+                del self._by_partition[partition]
+
+    def _restore(self, batch: RecordBatch) -> None:
+        followed = self._by_partition.get((batch.topic, batch.partition))
+        if followed is None:
+            return
+        store: KeyValueStore = followed.task.changelogs[batch.topic, batch.partition]
+        following = batch.offsets[-1] + 1
+        try:
+            store.restore(batch.keys, batch.values, batch.timestamps_ms, following)
+        except Exception as error:  # noqa: BLE001 - a full disk, a damaged store: the worker must hear of it
+            self._fail(followed, error)
+            return
+        followed.task.restored_records += len(batch)
+        self.restored_records += len(batch)
+        self._advance((batch.topic, batch.partition), following)
+
+    def _advance(self, partition: Partition, offset: int) -> None:
+        followed = self._by_partition.get(partition)
+        if followed is not None and offset > followed.positions[partition]:
+            followed.positions[partition] = offset
+
+    def _fail(self, followed: _Followed, error: Exception) -> None:
+        self._followed.pop(followed.task, None)
+        self._sources.close_task(followed.task)
+        self._tell(TaskFailed(followed.task, error))
+
+    def _look_at_ends(self) -> None:
+        """Refresh the lag of what is followed, and say who caught up or fell behind."""
+        now = time.monotonic()
+        if now < self._next_ends or not self._followed:
+            return
+        self._next_ends = now + ENDS_INTERVAL_S
+        followed_tasks = [followed for followed in self._followed.values() if followed.positions]
+        ends = self._sources.stable_ends(partition for followed in followed_tasks for partition in followed.positions)
+        for followed in followed_tasks:
+            own = {partition: ends[partition] for partition in followed.positions}
+            if any(followed.positions[partition] > end for partition, end in own.items()):
+                self._start_over(followed)
+                continue
+            if followed.first_ends is None:
+                followed.first_ends = own
+            behind = sum(max(0, end - followed.positions[partition]) for partition, end in own.items())
+            followed.task.lag = LagRecords(behind)
+            caught_up = behind <= self._acceptable_lag and followed.reached(followed.first_ends)
+            if caught_up != followed.caught_up:
+                followed.caught_up = caught_up
+                self._tell(CaughtUp(followed.task) if caught_up else FellBehind(followed.task))
+            elif not caught_up and behind == 0:
+                self._next_ends = now  # its last records are in flight to this thread
+
+    def _start_over(self, followed: _Followed) -> None:
+        """The store is ahead of its changelog: the topic was created anew or lost records. Restore from what there is."""
+        task = followed.task
+        log.warning("the state is ahead of its changelog: restoring from the beginning", task=str(task.id))
+        self._sources.set_aside(task)
+        self._followed[task] = _Followed(
+            task, asked_at=followed.asked_at, finishing=followed.finishing, fences=followed.fences
+        )
+
+    # -- finishing ------------------------------------------------------------------------------------------------
+
+    def _look_at_finishing(self) -> None:
+        now = time.monotonic()
+        finishing = [followed for followed in self._followed.values() if followed.finishing and followed.opened]
+        if not finishing or now < self._next_retry:
+            return
+        self._next_retry = now + RETRY_INTERVAL_S
+        self._ask_offsets([followed for followed in finishing if followed.offsets is None and _all_done(followed.fences)])
+        self._ask_final_ends(
+            [followed for followed in finishing if followed.offsets is not None and followed.final_ends is None]
+        )
+        for followed in finishing:
+            ready = followed.final_ends is not None and followed.reached(followed.final_ends)
+            if ready and followed.offsets is not None:
+                self._give_back(followed)
+            elif not followed.warned and now - followed.asked_at > FINISH_WARNING_S:
+                followed.warned = True
+                log.info("a task is still being restored", task=str(followed.task.id), waits_for=_waits_for(followed))
+
+    def _ask_offsets(self, waiting: list[_Followed]) -> None:
+        if not waiting:
+            return
+        inputs = [partition for followed in waiting for partition in followed.task.inputs]
+        try:
+            offsets = self._sources.committed_offsets(inputs)
+        except OffsetsNotStable:
+            if len(waiting) > 1:  # find out which of them are not held up
+                for followed in waiting:
+                    self._ask_offsets([followed])
+            return
+        for followed in waiting:
+            followed.offsets = {key: offsets[key] for key in followed.task.inputs if key in offsets}
+
+    def _ask_final_ends(self, waiting: list[_Followed]) -> None:
+        if not waiting:
+            return
+        partitions = [partition for followed in waiting for partition in followed.task.changelogs]
+        stable = self._sources.stable_ends(partitions) if partitions else {}
+        written = self._sources.written_ends(partitions) if partitions else {}
+        for followed in waiting:
+            own = followed.task.changelogs
+            if any(followed.positions.get(partition, 0) > written[partition] for partition in own):
+                self._start_over(followed)
+            elif all(stable[partition] == written[partition] for partition in own):
+                followed.final_ends = {partition: stable[partition] for partition in own}
+
+    def _give_back(self, followed: _Followed) -> None:
+        task = followed.task
+        assert followed.offsets is not None
+        del self._followed[task]
+        task.lag = LagRecords(0)
+        self._tell(Finished(task, followed.offsets))
+
+
+def _all_done(fences: list[Future[None]]) -> bool:
+    for fence in fences:
+        if fence.done() and fence.exception() is not None:
+            # The open transaction then ends by its own timeout; the stable offsets below wait for that.
+            log.warning("fencing a dead worker failed", error=str(fence.exception()))
+    return all(fence.done() for fence in fences)
+
+
+def _waits_for(followed: _Followed) -> str:
+    if followed.offsets is None:
+        return "a transaction of its last owner to end"
+    if followed.final_ends is None:
+        return "the markers of the last transaction in its changelog"
+    left = sum(max(0, end - followed.positions.get(partition, 0)) for partition, end in followed.final_ends.items())
+    return f"{left} changelog records"

@@ -1,0 +1,153 @@
+"""The topics that a topology needs, and the tasks that follow from their partitions.
+
+A subtopology has as many tasks as its widest source topic has partitions. A repartition topic without a fixed count gets the
+widest count of the subtopology that writes it; a changelog has one partition for each task. The leader creates what is
+missing before it hands out tasks, and refuses to touch anything when an existing internal topic does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from assignor.model import TaskId
+from kstreams_worker.group.leader import TopicsMissing, TopicsUnsuitable
+from kstreams_worker.io.admin import TopicSpec
+from kstreams_worker.topology.model import SubTopology, Topology
+
+REPARTITION_RETENTION_MS = 7 * 24 * 3600 * 1000
+"""Repartitioned records are input of another subtopology: kept well past any outage."""
+
+
+class TopicAdmin(Protocol):
+    """What is asked of the brokers."""
+
+    def partition_counts(self, topics: list[str]) -> dict[str, int]: ...
+    def create_topics(self, specs: list[TopicSpec]) -> None: ...
+    def topic_configs(self, topics: list[str], key: str) -> dict[str, str]: ...
+
+
+class TopologyTopics:
+    """The topics of one application."""
+
+    def __init__(self, topology: Topology, application_id: str, admin: TopicAdmin, replication_factor: int) -> None:
+        self._topology = topology
+        self._application_id = application_id
+        self._admin = admin
+        self._replication_factor = replication_factor
+        self._checked: dict[str, int] = {}
+
+    def external_topics(self) -> list[str]:
+        """The topics that the user must create: sources and sinks."""
+        names = {topic for sub in self._topology.subtopologies for topic in (*sub.source_topics, *sub.sink_topics)}
+        return sorted(names)
+
+    def source_topics(self, sub: SubTopology) -> tuple[str, ...]:
+        """All topics that a subtopology reads, by their real names."""
+        internal = (topic.topic_name(self._application_id) for topic in sub.repartition_sources)
+        return (*sub.source_topics, *internal)
+
+    def all_source_topics(self) -> list[str]:
+        return sorted({topic for sub in self._topology.subtopologies for topic in self.source_topics(sub)})
+
+    def input_counts(self) -> dict[str, int]:
+        """Partitions of each source topic that exists now."""
+        return self._admin.partition_counts(self.all_source_topics())
+
+    def tasks(self) -> Mapping[TaskId, bool]:
+        """Every task and whether it is stateful. Creates missing internal topics.
+
+        Raises TopicsMissing, TopicsUnsuitable, BrokerError.
+        """
+        names = [*self.external_topics(), *self.all_source_topics(), *self._changelogs()]
+        existing = self._admin.partition_counts(names)
+        missing = [topic for topic in self.external_topics() if topic not in existing]
+        if missing:
+            raise TopicsMissing(
+                f"waiting for topic{'s' if len(missing) > 1 else ''} {', '.join(missing)}: "
+                "create them, or correct the names in the topology"
+            )
+        counts = self._counts(existing)
+        wanted = self._internal(counts)
+        self._check(wanted, existing)
+        self._admin.create_topics([spec for spec in wanted if spec.name not in existing])
+        return {
+            TaskId(sub.id, partition): sub.is_stateful
+            for sub in self._topology.subtopologies
+            for partition in range(self._task_count(sub, counts))
+        }
+
+    def _counts(self, existing: Mapping[str, int]) -> dict[str, int]:
+        """Partitions of every source topic, as they are or as they are to be created."""
+        counts = {topic: count for topic, count in existing.items()}
+        undecided = {
+            topic.topic_name(self._application_id): topic.partitions
+            for sub in self._topology.subtopologies
+            for topic in sub.repartition_sources
+        }
+        for name, fixed in list(undecided.items()):
+            if name in existing or fixed is not None:
+                counts.setdefault(name, fixed or 0)
+                del undecided[name]
+        while undecided:
+            before = len(undecided)
+            for sub in self._topology.subtopologies:
+                sources = self.source_topics(sub)
+                if any(topic in undecided for topic in sources):
+                    continue
+                for topic in sub.repartition_sinks:
+                    name = topic.topic_name(self._application_id)
+                    if name in undecided:
+                        counts[name] = max(counts[source] for source in sources)
+                        del undecided[name]
+            if len(undecided) == before:
+                raise TopicsUnsuitable(
+                    f"the partition counts of {', '.join(sorted(undecided))} depend on each other: "
+                    "give one of them a count in repartition(partitions=...)"
+                )
+        return counts
+
+    def _task_count(self, sub: SubTopology, counts: Mapping[str, int]) -> int:
+        return max(counts[topic] for topic in self.source_topics(sub))
+
+    def _changelogs(self) -> list[str]:
+        return [
+            store.changelog_topic(self._application_id)
+            for sub in self._topology.subtopologies
+            for store in sub.stores
+            if store.logged
+        ]
+
+    def _internal(self, counts: Mapping[str, int]) -> list[TopicSpec]:
+        specs = []
+        for sub in self._topology.subtopologies:
+            for topic in sub.repartition_sources:
+                name = topic.topic_name(self._application_id)
+                config = {"cleanup.policy": "delete", "retention.ms": str(REPARTITION_RETENTION_MS)}
+                specs.append(TopicSpec(name, counts[name], self._replication_factor, config))
+            tasks = self._task_count(sub, counts)
+            for store in sub.stores:
+                if store.logged:
+                    name = store.changelog_topic(self._application_id)
+                    specs.append(TopicSpec(name, tasks, self._replication_factor, {"cleanup.policy": "compact"}))
+        return specs
+
+    def _check(self, wanted: list[TopicSpec], existing: Mapping[str, int]) -> None:
+        for spec in wanted:
+            if spec.name in existing and existing[spec.name] != spec.partitions:
+                raise TopicsUnsuitable(
+                    f"internal topic {spec.name} has {existing[spec.name]} partitions, the topology needs "
+                    f"{spec.partitions}: an input topic has changed its partition count, and keys of existing state would "
+                    "land elsewhere; no state was touched. Go back to the old count, or reset the application"
+                )
+        unchecked = [spec for spec in wanted if spec.name in existing and spec.name not in self._checked]
+        policies = self._admin.topic_configs([spec.name for spec in unchecked], "cleanup.policy")
+        for spec in unchecked:
+            policy = policies.get(spec.name, "")
+            needed = spec.config["cleanup.policy"]
+            if needed not in policy.split(","):
+                raise TopicsUnsuitable(
+                    f"internal topic {spec.name} has cleanup.policy={policy}, it must be {needed}: "
+                    "change it, or delete the topic if it holds nothing of value"
+                )
+            self._checked[spec.name] = spec.partitions

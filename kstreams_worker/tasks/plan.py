@@ -1,0 +1,168 @@
+"""What an assignment asks of a worker, as a pure function from its tasks and the assignment to a list of steps.
+
+The worker's loop and the simulator run the same plan: the loop acts on it, the simulator pretends to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from assignor.model import Assignment, CopyState, LagRecords, Subscription, TaskId, WorkerId
+from kstreams_worker.tasks.states import Role, TaskState
+
+
+class Step(Enum):
+    """What to do with one task. The order of the members is the order in which steps are taken: give up before taking on."""
+
+    CLOSE = auto()
+    """Commit if it runs, close, forget."""
+    DEMOTE = auto()
+    """It was active and stays as a standby or learner: hand the open stores to the restore thread."""
+    RESUME = auto()
+    """It was suspended and stays active."""
+    RELABEL = auto()
+    """A copy that goes on being a copy, in another role."""
+    PROMOTE = auto()
+    """A copy becomes active."""
+    OPEN = auto()
+    """A task that this worker does not have yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as the plan sees it."""
+
+    role: Role
+    state: TaskState
+    stateful: bool
+    lag: LagRecords = LagRecords(0)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStep:
+    """One step of a plan. `role` is the role after it."""
+
+    step: Step
+    task: TaskId
+    role: Role
+
+
+def plan(tasks: Mapping[TaskId, TaskView], assignment: Assignment) -> list[TaskStep]:
+    """Steps that take a worker from its tasks to its assignment, in the order in which to take them."""
+    wanted: dict[TaskId, Role] = dict.fromkeys(assignment.standbys, Role.STANDBY)
+    wanted.update(dict.fromkeys(assignment.learners, Role.LEARNER))
+    wanted.update(dict.fromkeys(assignment.active, Role.ACTIVE))
+    steps = [TaskStep(Step.CLOSE, task, view.role) for task, view in tasks.items() if task not in wanted]
+    for task, role in wanted.items():
+        step = _step(tasks.get(task), role)
+        if step is not None:
+            steps.append(TaskStep(step, task, role))
+    return sorted(steps, key=lambda step: (step.step.value, step.task))
+
+
+def _step(view: TaskView | None, role: Role) -> Step | None:
+    if view is None:
+        return Step.OPEN
+    if view.role is Role.ACTIVE:
+        if role is not Role.ACTIVE:
+            return Step.DEMOTE
+        return Step.RESUME if view.state is TaskState.SUSPENDED else None
+    if role is Role.ACTIVE:
+        return Step.PROMOTE
+    return Step.RELABEL if role is not view.role else None
+
+
+def to_suspend(tasks: Mapping[TaskId, TaskView], being_learned: frozenset[TaskId]) -> list[TaskId]:
+    """The tasks to commit and suspend before a round: those that are being learned, and no other."""
+    return sorted(task for task in being_learned if task in tasks and tasks[task].state is TaskState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The part of a worker's subscription that does not change while it runs."""
+
+    worker: WorkerId
+    topology: bytes
+    capacity: int
+    name: str
+    endpoint: str | None = None
+    upgrade_mode: str | None = None
+
+
+def subscription(
+    identity: Identity,
+    tasks: Mapping[TaskId, TaskView],
+    dormant: Mapping[TaskId, CopyState],
+    *,
+    leaving: bool = False,
+    leave_timeout_ms: int | None = None,
+) -> Subscription:
+    """What a worker says of itself when it joins.
+
+    A task that is FINISHING counts as active: it was given to this worker, which goes on taking it over through the round.
+    """
+    active, suspended = set(), set()
+    learners: dict[TaskId, CopyState] = {}
+    standbys: dict[TaskId, CopyState] = {}
+    for task, view in tasks.items():
+        if view.role is Role.ACTIVE:
+            (suspended if view.state is TaskState.SUSPENDED else active).add(task)
+        else:
+            copies = learners if view.role is Role.LEARNER else standbys
+            copies[task] = CopyState(view.lag, view.state is TaskState.READY)
+    return Subscription(
+        worker=identity.worker,
+        topology=identity.topology,
+        capacity=identity.capacity,
+        name=identity.name,
+        endpoint=identity.endpoint,
+        upgrade_mode=identity.upgrade_mode,
+        active=frozenset(active),
+        suspended=frozenset(suspended),
+        learners=learners,
+        standbys=standbys,
+        dormant={task: copy for task, copy in dormant.items() if task not in tasks},
+        leaving=leaving,
+        leave_timeout_ms=leave_timeout_ms,
+    )
+
+
+def wants_rejoin(tasks: Mapping[TaskId, TaskView], declared_ready: frozenset[TaskId], *, partial: bool) -> bool:
+    """Whether newly ready learners are worth a round now: each one (partial), or only once all learners are ready."""
+    learners = {task: view for task, view in tasks.items() if view.role is Role.LEARNER}
+    ready = {task for task, view in learners.items() if view.state is TaskState.READY}
+    if not ready - declared_ready:
+        return False
+    return partial or len(ready) == len(learners)
+
+
+def with_unapplied(said: Subscription, unapplied: Assignment | None) -> Subscription:
+    """A subscription that also claims the tasks of an assignment that the loop has not acted on yet.
+
+    The loop may be busy with a slow record while the next round begins. What the last round gave this worker is its own
+    all the same, and must not be given to another.
+    """
+    if unapplied is None:
+        return said
+    claimed = unapplied.active - said.suspended
+    copies = {**said.standbys, **said.learners}
+    unknown = CopyState(LagRecords(0))
+    return Subscription(
+        worker=said.worker,
+        topology=said.topology,
+        capacity=said.capacity,
+        name=said.name,
+        endpoint=said.endpoint,
+        active=said.active | claimed,
+        suspended=said.suspended,
+        learners={task: copies.get(task, unknown) for task in unapplied.learners},
+        standbys={task: copies.get(task, unknown) for task in unapplied.standbys},
+        dormant=said.dormant,
+        leaving=said.leaving,
+        leave_timeout_ms=said.leave_timeout_ms,
+        upgrade_mode=said.upgrade_mode,
+        used_version=said.used_version,
+        latest_version=said.latest_version,
+    )
