@@ -28,7 +28,8 @@ if [ -n "${JAVA_HOME:-}" ] && [ -x "$JAVA_HOME/bin/java" ]; then
 fi
 java_version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
 if [ "${java_version:-0}" -lt 17 ]; then
-    lacks "Java 17 or newer ('$java': ${java_version:+version $java_version}${java_version:-not found})" \
+    found=${java_version:+version $java_version}
+    lacks "Java 17 or newer ('$java': ${found:-not found})" \
         "openjdk-17-jre-headless" "openjdk@17" "java-17-openjdk-headless"
 fi
 

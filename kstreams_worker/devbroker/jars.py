@@ -1,8 +1,8 @@
 """Fetches, once, the jars that run the development broker and Spark's Kafka connector.
 
-What is fetched stands in a pom (`deploy/jars/<name>/pom.xml`, shipped in the wheel as `devbroker/poms`); Maven resolves it
-into the user's cache. The directory's name holds a hash of the pom, so a changed pom is fetched anew and a finished
-directory is never touched again. It appears by a rename: another process sees all of it or nothing.
+What is fetched stands in a pom (`deploy/jars/<name>/pom.xml`, shipped in the wheel as `devbroker/poms`); Maven
+resolves it into the user's cache. The directory's name holds a hash of the pom, so a changed pom is fetched anew and a
+finished directory is never touched again. It appears by a rename: another process sees all of it or nothing.
 """
 
 from __future__ import annotations

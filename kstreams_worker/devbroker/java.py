@@ -18,7 +18,9 @@ _JAVA_ADVICE = (
     "install a JDK: 'apt-get install openjdk-17-jre-headless' (Debian), 'brew install openjdk@17' (macOS), "
     "'dnf install java-17-openjdk-headless' (Fedora), or point JAVA_HOME at one"
 )
-_MAVEN_ADVICE = "install it: 'apt-get install maven' (Debian), 'brew install maven' (macOS), 'dnf install maven' (Fedora)"
+_MAVEN_ADVICE = (
+    "install it: 'apt-get install maven' (Debian), 'brew install maven' (macOS), 'dnf install maven' (Fedora)"
+)
 
 
 @functools.cache
@@ -41,7 +43,7 @@ def require_java() -> Path:
 
 
 def java_major_version(version_output: str) -> int | None:
-    """The major version out of what `java -version` prints ("1.8.0_402" is 8, "17.0.15" is 17), None if it says none."""
+    """The major version in what `java -version` prints ("1.8.0_402" is 8, "17.0.15" is 17), None if there is none."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', version_output)
     if match is None:
         return None
