@@ -1,8 +1,9 @@
 """The values that go into a round and come out of it.
 
 A round's input is a `GroupSnapshot`: what each member said of itself when it joined (`Subscription`), the tasks of the
-topology, the settings the leader runs with and what the leader remembers. Its output is a `RoundResult`. All of them are
-frozen, so that an assignment is a value: computed twice from the same snapshot it is the same, whatever the order of members.
+topology, the settings the leader runs with and what the leader remembers. Its output is a `RoundResult`. All of them
+are frozen, so that an assignment is a value: computed twice from the same snapshot it is the same, whatever the order of
+members.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LATEST_VERSION = 4
 
 
 class TaskId(NamedTuple):
-    """One partition of one subtopology: the unit of work that is assigned. Written `subtopology_partition`, as in Kafka Streams."""
+    """One partition of one subtopology: the unit of work that is assigned. Written `0_3`, as in Kafka Streams."""
 
     subtopology: int
     partition: int
@@ -36,7 +37,7 @@ class WorkerId(NamedTuple):
     """A worker's identity that outlives its member id: the instance and the worker's index in it."""
 
     instance: InstanceId
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nothing here needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,9 @@ class CopyState:
 class Subscription:
     """What a member says of itself when it joins a round.
 
-    `active` are the tasks that it keeps processing through the round; `suspended` are those it has committed and stopped
-    because they are being learned or were revoked: only these may be handed to another member while this one lives.
+    `active` are the tasks that it keeps processing through the round; `suspended` are those it has committed and
+    stopped because they are being learned or were revoked: only these may be handed to another member while this one
+    lives. A member that was told to give a task up lists it as suspended (or no longer at all) when it joins again.
     """
 
     worker: WorkerId
@@ -103,7 +105,8 @@ class Assignment:
     learners: frozenset[TaskId] = frozenset()
     standbys: frozenset[TaskId] = frozenset()
     rejoin: bool = False
-    """Join again once the tasks that this assignment took away are committed and closed (two-step move)."""
+    """Join again once the tasks that this assignment took away are committed and closed and all `being_learned` ones
+    are suspended: a two-step move, or a learner that was ready before the task's owner was."""
     fence: frozenset[WorkerId] = frozenset()
     """Workers that are gone and whose tasks this member takes over: fence their transactions before starting."""
     error: AssignmentError = AssignmentError.NONE
@@ -143,6 +146,8 @@ class GroupSnapshot:
     memory: LeaderMemory = field(default_factory=LeaderMemory)
     now_ms: int = 0
     """The leader's clock, given as data; only compared with deadlines in `memory`."""
+    topology: bytes = b""
+    """Fingerprint of the topology that `tasks` was made from, the leader's own. Empty: that of most members."""
 
 
 class MoveCase(Enum):
@@ -164,6 +169,8 @@ class MoveCase(Enum):
     """Second step of a two-step move: given to its new owner."""
     FORCE = "force"
     """A leaving owner's patience ended: given to the best copy, ready or not."""
+    WAIT = "wait"
+    """No owner: nobody may take it now (all members leave, or one that runs another topology must stop first)."""
 
 
 @dataclass(frozen=True, slots=True)
