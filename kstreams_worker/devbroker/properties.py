@@ -29,22 +29,11 @@ class NodeAddress:
         return f"{HOST}:{self.client_port}"
 
 
-def server_properties(
-    node: NodeAddress, cluster: Sequence[NodeAddress], data_directory: Path, overrides: Mapping[str, str | int]
-) -> str:
-    """The text of the file. `overrides` win over everything else, under Kafka's own names."""
-    replicas = min(_REPLICATION_FACTOR_MAX, len(cluster))
+def development_properties(node_count: int) -> dict[str, str | int]:
+    """What makes a broker a development broker, wherever it runs; under Kafka's own names."""
+    replicas = min(_REPLICATION_FACTOR_MAX, node_count)
     in_sync_replicas_min = max(1, replicas - 1)
-    properties: dict[str, str | int] = {
-        "process.roles": "broker,controller",
-        "node.id": node.node_id,
-        "controller.quorum.voters": ",".join(f"{peer.node_id}@{HOST}:{peer.controller_port}" for peer in cluster),
-        "listeners": f"CLIENT://{HOST}:{node.client_port},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": f"CLIENT://{HOST}:{node.client_port}",
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "CLIENT",
-        "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(data_directory),
+    return {
         # Topics are created on purpose, with the partitions they need: a typing error must not make one.
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
@@ -69,7 +58,25 @@ def server_properties(
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
         "log.cleaner.backoff.ms": 1000,
     }
-    properties.update(overrides)
+
+
+def server_properties(
+    node: NodeAddress, cluster: Sequence[NodeAddress], data_directory: Path, overrides: Mapping[str, str | int]
+) -> str:
+    """The text of the file. `overrides` win over everything else, under Kafka's own names."""
+    properties: dict[str, str | int] = {
+        "process.roles": "broker,controller",
+        "node.id": node.node_id,
+        "controller.quorum.voters": ",".join(f"{peer.node_id}@{HOST}:{peer.controller_port}" for peer in cluster),
+        "listeners": f"CLIENT://{HOST}:{node.client_port},CONTROLLER://{HOST}:{node.controller_port}",
+        "advertised.listeners": f"CLIENT://{HOST}:{node.client_port}",
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data_directory),
+        **development_properties(len(cluster)),
+        **overrides,
+    }
     return "".join(f"{name}={_escaped(str(value))}\n" for name, value in properties.items())
 
 
