@@ -15,7 +15,7 @@ LEVELS: Mapping[str, int] = {
 
 # The client libraries report each connection and each retry at INFO; what matters of it reaches our own log as events.
 QUIET_BY_DEFAULT: Mapping[str, int] = {
-    "kafka": logging.ERROR,
+    "kafka": logging.CRITICAL,
     "confluent": logging.WARNING,
     "uvicorn": logging.WARNING,
     "asyncio": logging.WARNING,
