@@ -14,7 +14,7 @@ from typing import Self
 
 from kstreams_worker.devbroker.cluster import Cluster
 from kstreams_worker.devbroker.node import GuardedNode
-from kstreams_worker.devbroker.server import HEAP_MB, server_command
+from kstreams_worker.devbroker.server import HEAP_MB, QUICK_START, server_command
 from kstreams_worker.errors import UsageError
 from kstreams_worker.io.ready import wait_until_ready
 
@@ -36,12 +36,13 @@ class EmbeddedBroker:
         properties: Mapping[str, str | int] | None = None,
         *,
         heap_mb: int = HEAP_MB,
-        java_options: Sequence[str] = (),
+        java_options: Sequence[str] = QUICK_START,
     ) -> None:
         """Start nothing yet.
 
         `data_dir` keeps the data after the end, for another broker to continue with; without it the data go to a
-        temporary directory that is removed. `properties` are added to each node's server.properties.
+        temporary directory that is removed. `properties` are added to each node's server.properties. `java_options`
+        favour a quick start; pass none for a broker that works hard for long.
         """
         self._node_count = nodes
         self._data_dir = data_dir

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from kstreams_worker.errors import KStreamsError
@@ -23,8 +24,16 @@ _MAVEN_ADVICE = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime; `description` is what `java -version` prints."""
+
+    path: Path
+    description: str
+
+
 @functools.cache
-def require_java() -> Path:
+def require_java() -> Java:
     """The `java` to run: of JAVA_HOME, else of the PATH. Raises KStreamsError if there is none or it is too old."""
     java_home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(java_home, "bin"))) if java_home else None
@@ -39,7 +48,7 @@ def require_java() -> Path:
         raise KStreamsError(
             f"Java {JAVA_MAJOR_VERSION_MIN} or newer is needed, but {found} is Java {version}; {_JAVA_ADVICE}"
         )
-    return Path(found)
+    return Java(Path(found).resolve(), answer.stderr.strip())
 
 
 def java_major_version(version_output: str) -> int | None:

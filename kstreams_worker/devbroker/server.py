@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kstreams_worker.devbroker.class_archive import class_archive
 from kstreams_worker.devbroker.jars import install_jars
 from kstreams_worker.devbroker.java import require_java
 from kstreams_worker.devbroker.properties import NodeAddress, server_properties
 from kstreams_worker.errors import BrokerError
 
 HEAP_MB = 512
+# Only the first, cheap compiler. A broker that lives for seconds or minutes spends more on the second one than it gains.
+QUICK_START = ("-XX:TieredStopAtLevel=1",)
 _LOG_CONFIGURATION = Path(__file__).with_name("log4j2.xml")
 _FORMAT_TIMEOUT_S = 60
 _LOG_LINES_SHOWN = 20
@@ -72,7 +75,7 @@ def format_storage(directories: Sequence[NodeDirectory], cluster_id: str) -> Non
     runs = [
         subprocess.Popen(
             [
-                *_java_command(heap_mb=128, options=("-XX:TieredStopAtLevel=1",)),
+                *_java_command(heap_mb=128, options=QUICK_START),
                 "kafka.tools.StorageTool",
                 "format",
                 "--cluster-id",
@@ -108,10 +111,12 @@ def server_command(directory: NodeDirectory, heap_mb: int, java_options: Sequenc
 
 
 def _java_command(heap_mb: int, options: Sequence[str]) -> list[str]:
-    # The serial collector: it starts fastest, and on a heap this small its pauses are short.
+    archive = class_archive()
     return [
-        str(require_java()),
+        str(require_java().path),
+        # The serial collector starts fastest, and on a heap this small its pauses are short.
         "-XX:+UseSerialGC",
+        *([f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []),
         f"-Xmx{heap_mb}m",
         f"-Dlog4j2.configurationFile={_LOG_CONFIGURATION}",
         "-Djava.awt.headless=true",
