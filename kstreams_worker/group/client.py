@@ -58,7 +58,9 @@ class GroupClient:
         if group.error_code:
             raise GroupError(f"group {group_id}: {kafka_errors.for_code(group.error_code).__name__}")
         if group.group_state == "Dead":
-            raise GroupError(f"there is no group {group_id}: check application.id, and that its workers have been started")
+            raise GroupError(
+                f"there is no group {group_id}: check application.id, and that its workers have been started"
+            )
         members = tuple(
             MemberDescription(
                 member_id=member.member_id,

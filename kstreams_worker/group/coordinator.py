@@ -75,7 +75,7 @@ class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
         super().reset_generation(member_id)
         self.wakeup.notify()
 
-    async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: float | None = None) -> None:  # noqa: ARG002
+    async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: float | None = None) -> None:
         if self._round_started == 0.0:
             self._round_started = time.monotonic()
         await self._tell_lost()
@@ -108,12 +108,16 @@ class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
         self.machine.fire(MemberEvent.JOINED)
         return answer
 
-    def _perform_assignment(self, leader_id: str, protocol: str, members: Any) -> dict[str, bytes]:  # noqa: ARG002
+    def _perform_assignment(self, leader_id: str, protocol: str, members: Any) -> dict[str, bytes]:
         said = {member.member_id: bytes(member.metadata) for member in members}
         return self._hooks.assign(leader_id, said, self._generation.generation_id)
 
     async def _on_join_complete_async(
-        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes  # noqa: ARG002
+        self,
+        generation: int,
+        member_id: str,
+        protocol: str,
+        member_assignment_bytes: bytes,
     ) -> None:
         round_s = time.monotonic() - self._round_started
         self._round_started = 0.0

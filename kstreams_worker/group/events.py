@@ -54,6 +54,10 @@ class GroupFailed:
 GroupEvent = PrepareRound | Assigned | MembershipLost | GroupFailed
 
 
+class OffsetsUnstable(Exception):
+    """A transaction with offsets of the asked partitions is still open: ask again."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
     """One member of a live group, as the broker describes it."""

@@ -51,7 +51,10 @@ class Leader:
     """Keeps the leader's memory from round to round. Every member has one; it is asked only while its member leads."""
 
     def __init__(
-        self, settings: AssignorSettings, source: TaskSource, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+        self,
+        settings: AssignorSettings,
+        source: TaskSource,
+        clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._settings = settings
         self._source = source
@@ -78,9 +81,7 @@ class Leader:
             error=AssignmentError.ASSIGNMENT_FAILED,
             error_text="the leader cannot read this member's metadata: all members of a group must run compatible versions",
         )
-        return {
-            member: encode_assignment(result.assignments.get(MemberId(member), unreadable)) for member in members
-        }
+        return {member: encode_assignment(result.assignments.get(MemberId(member), unreadable)) for member in members}
 
     def _refuse(
         self,

@@ -8,10 +8,9 @@ with those tasks still active, which moves nothing, and one more round follows w
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -23,7 +22,15 @@ from assignor.model import Assignment, Subscription, TaskId
 from assignor.wire import MetadataError, decode_assignment, encode_subscription
 from kstreams_worker.errors import BrokerError, GroupError
 from kstreams_worker.group.coordinator import CoordinatorHooks, StreamCoordinator
-from kstreams_worker.group.events import Assigned, GroupEvent, GroupFailed, GroupGeneration, MembershipLost, PrepareRound
+from kstreams_worker.group.events import (
+    Assigned,
+    GroupEvent,
+    GroupFailed,
+    GroupGeneration,
+    MembershipLost,
+    OffsetsUnstable,
+    PrepareRound,
+)
 from kstreams_worker.group.leader import Leader
 from kstreams_worker.group.states import MemberState
 from kstreams_worker.tasks.plan import with_unapplied
@@ -42,16 +49,12 @@ PREPARE_TIMEOUT_S = 2.0
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters of it we log ourselves
 
 
-class OffsetsUnstable(Exception):
-    """A transaction with offsets of these partitions is still open: ask again."""
-
-
 class CommitRefused(Exception):
     """The broker refused the offsets for now (the group is settling a round); nothing is lost, commit again later."""
 
 
 class GroupPlane:
-    """Started once, closed once. Events for the loop are in `events`."""
+    """Started once, closed once. Tells the loop of rounds by `tell`, which must not block."""
 
     def __init__(
         self,
@@ -65,8 +68,9 @@ class GroupPlane:
         heartbeat_interval_ms: int,
         rebalance_timeout_ms: int,
         leader: Leader,
+        tell: Callable[[GroupEvent], None],
     ) -> None:
-        self.events: queue.SimpleQueue[GroupEvent] = queue.SimpleQueue()
+        self._tell = tell
         self._group_id = group_id
         self._leader = leader
         self._lock = threading.Lock()
@@ -112,7 +116,9 @@ class GroupPlane:
             ) from error
         self._client._manager.call_soon(self._stay_member)
 
-    def publish(self, said: Subscription, being_learned: frozenset[TaskId], *, applied: Assignment | None = None) -> None:
+    def publish(
+        self, said: Subscription, being_learned: frozenset[TaskId], *, applied: Assignment | None = None
+    ) -> None:
         """What to say in the next join, and which tasks must be suspended before it.
 
         `applied` is the assignment that the loop has just acted on.
@@ -259,14 +265,14 @@ class GroupPlane:
                 if self._coordinator.need_rejoin() and self._published is not None:
                     await self._coordinator.ensure_active_group_async()
                 await self._coordinator.wakeup(IDLE_WAIT_S)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the worker must hear of it
+            except Exception as error:
                 if self._closing:
                     return
                 if isinstance(error, kafka_errors.KafkaError) and _is_passing(error):
                     log.warning("group trouble", error=str(error) or type(error).__name__)
                     await self._client._net.sleep(IDLE_WAIT_S)
                     continue
-                self.events.put(GroupFailed(_explain(error, self._group_id)))
+                self._tell(GroupFailed(_explain(error, self._group_id)))
                 return
 
     def _metadata(self) -> bytes:
@@ -277,7 +283,7 @@ class GroupPlane:
         self._joining_since = time.monotonic()
         return encode_subscription(said)
 
-    def _assign(self, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:  # noqa: ARG002
+    def _assign(self, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:
         try:
             return self._leader.assign(members, generation)
         except BrokerError as error:
@@ -286,8 +292,9 @@ class GroupPlane:
 
     async def _prepare(self) -> None:
         with self._lock:
-            # Whatever the loop knows, it must be asked when tasks are to be suspended or it has an assignment to act on.
-            must_ask = bool(self._being_learned) or self._unapplied is not None
+            # With nothing to suspend the loop is not asked: a slow record there delays no round.
+            unapplied = frozenset() if self._unapplied is None else self._unapplied.being_learned
+            must_ask = bool(self._being_learned | unapplied)
         if must_ask:
             event = PrepareRound(deadline=time.monotonic() + PREPARE_TIMEOUT_S)
             await self._ask_loop(event, PREPARE_TIMEOUT_S)
@@ -300,7 +307,7 @@ class GroupPlane:
         from kafka.future import Future  # noqa: PLC0415 - only here
 
         self._answer = Future()
-        self.events.put(event)
+        self._tell(event)
         try:
             await self._client._manager.wait_for(self._answer, None if timeout_s is None else timeout_s * 1000)
         except kafka_errors.KafkaTimeoutError:
@@ -318,11 +325,13 @@ class GroupPlane:
         try:
             assignment = decode_assignment(data)
         except MetadataError as error:
-            self.events.put(GroupFailed(GroupError(f"the leader of group {self._group_id} sent an unreadable assignment: {error}")))
+            self._tell(
+                GroupFailed(GroupError(f"the leader of group {self._group_id} sent an unreadable assignment: {error}"))
+            )
             return
         with self._lock:
             self._unapplied = assignment
-        self.events.put(Assigned(membership, assignment, is_leader, round_s))
+        self._tell(Assigned(membership, assignment, is_leader, round_s))
 
 
 def _is_passing(error: kafka_errors.KafkaError) -> bool:
@@ -360,4 +369,3 @@ def _raise_commit_error(error: type[kafka_errors.KafkaError]) -> None:
     if issubclass(error, (kafka_errors.RebalanceInProgressError, kafka_errors.RetriableError)):
         raise CommitRefused(error.__name__)
     raise GroupError(f"the broker refused this member's offsets: {error.__name__}")
-

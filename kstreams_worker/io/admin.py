@@ -35,7 +35,11 @@ class Admin:
     """Thread-safe; each call waits for its answer for at most `timeout_s`. All raise BrokerError."""
 
     def __init__(
-        self, client_config: Mapping[str, Any], *, client_id: str = "kstreams-admin", timeout_s: float = REQUEST_TIMEOUT_S
+        self,
+        client_config: Mapping[str, Any],
+        *,
+        client_id: str = "kstreams-admin",
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         self._client = AdminClient(
             {**client_config, "client.id": client_id, "log.connection.close": False}, logger=_SilentLogger()

@@ -95,9 +95,7 @@ class _BatchProducer:
         """Queue rows for `topic`. Waits, serving delivery reports, while the queue is full."""
         self._queue(topic, rows, {} if partition is None else {"partition": partition})
 
-    def send_tracked(
-        self, topic: str, rows: list[OutputRow], partition: int, delivered: Callable[[int], None]
-    ) -> None:
+    def send_tracked(self, topic: str, rows: list[OutputRow], partition: int, delivered: Callable[[int], None]) -> None:
         """Like `send`, and tells the last row's offset once it is known (before `commit` returns)."""
         if not rows:
             return
@@ -156,8 +154,10 @@ class _BatchProducer:
     @staticmethod
     def _unqueued(topic: str, row: OutputRow) -> OutputRow:
         error: KafkaError = row.pop("_error")  # type: ignore[typeddict-item]
-        if error.code() != KafkaError._QUEUE_FULL:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             raise RecordError(f"cannot be produced: {describe(error)}", topic, row.get("partition", -1), -1)
+        if error.code() != KafkaError._QUEUE_FULL:
+            raise KafkaException(error)
         return row
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
@@ -187,7 +187,7 @@ class PlainProducer(_BatchProducer):
         super().__init__(client_config, {"client.id": client_id, "message.timeout.ms": 0})
         self._flush_timeout_s = flush_timeout_s
 
-    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:  # noqa: ARG002
+    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
         """Wait until everything sent is on the brokers. The offsets are the caller's to commit. Raises BrokerError."""
         if self._producer.flush(self._flush_timeout_s):
             raise BrokerError(f"records were not delivered within {self._flush_timeout_s:g} s: are the brokers up?")
@@ -247,9 +247,7 @@ class TransactionalProducer(_BatchProducer):
         except KafkaException as exception:
             self._translate(exception)
 
-    def send_tracked(
-        self, topic: str, rows: list[OutputRow], partition: int, delivered: Callable[[int], None]
-    ) -> None:
+    def send_tracked(self, topic: str, rows: list[OutputRow], partition: int, delivered: Callable[[int], None]) -> None:
         self._begin()
         try:
             super().send_tracked(topic, rows, partition, delivered)
@@ -297,7 +295,8 @@ class TransactionalProducer(_BatchProducer):
         error = error_of(exception)
         if is_fencing(error) or error.fatal():
             raise ProducerFenced(describe(error)) from exception
-        if error.txn_requires_abort():
+        # _STATE: something was sent after the transaction had failed.
+        if error.txn_requires_abort() or error.code() == KafkaError._STATE:
             raise TransactionAborted(describe(error)) from exception
         raise BrokerError(f"the transaction failed: {describe(error)}") from exception
 
@@ -329,6 +328,7 @@ def init_transactions(producer: Producer, transactional_id: str) -> None:
 def fence(client_config: Mapping[str, Any], transactional_id: str) -> None:
     """End whatever transaction a dead worker left open, so that it holds nobody back. Raises BrokerError."""
     producer = Producer(
-        {**client_config, "transactional.id": transactional_id, "transaction.timeout.ms": 10_000}, logger=_SilentLogger()
+        {**client_config, "transactional.id": transactional_id, "transaction.timeout.ms": 10_000},
+        logger=_SilentLogger(),
     )
     init_transactions(producer, transactional_id)

@@ -25,6 +25,7 @@ import structlog
 
 from assignor.model import LagRecords, WorkerId
 from kstreams_worker.errors import BrokerError, KStreamsError
+from kstreams_worker.group.events import OffsetsUnstable
 from kstreams_worker.io.consumer import Fetched, Partition
 from kstreams_worker.restore.events import CaughtUp, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.tasks.task import Task
@@ -41,10 +42,6 @@ ENDS_INTERVAL_S = 0.5
 RETRY_INTERVAL_S = 0.01
 FINISH_WARNING_S = 5.0
 LOCK_WARNING_S = 5.0
-
-
-class OffsetsNotStable(Exception):
-    """A transaction with offsets of the asked partitions is open: ask again."""
 
 
 class ChangelogReader(Protocol):
@@ -66,7 +63,7 @@ class Sources:
     written_ends: Callable[[Iterable[Partition]], Mapping[Partition, int]]
     """The offset after the last record, committed or not."""
     committed_offsets: Callable[[Iterable[Partition]], Mapping[Partition, int]]
-    """Raises OffsetsNotStable."""
+    """Raises OffsetsUnstable."""
     open_stores: Callable[[Task], bool]
     """Open the task's directory and stores; False while another worker of the instance still has them."""
     close_task: Callable[[Task], None]
@@ -98,7 +95,9 @@ class _Followed:
 class Updater(threading.Thread):
     """Commands come in by the public methods, from the loop; events go out by `tell`."""
 
-    def __init__(self, sources: Sources, tell: Callable[[RestoreEvent], None], *, acceptable_lag: int, name: str) -> None:
+    def __init__(
+        self, sources: Sources, tell: Callable[[RestoreEvent], None], *, acceptable_lag: int, name: str
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self._sources = sources
         self._tell = tell
@@ -242,10 +241,9 @@ class Updater(threading.Thread):
         following = batch.offsets[-1] + 1
         try:
             store.restore(batch.keys, batch.values, batch.timestamps_ms, following)
-        except Exception as error:  # noqa: BLE001 - a full disk, a damaged store: the worker must hear of it
+        except Exception as error:
             self._fail(followed, error)
             return
-        followed.task.restored_records += len(batch)
         self.restored_records += len(batch)
         self._advance((batch.topic, batch.partition), following)
 
@@ -276,6 +274,7 @@ class Updater(threading.Thread):
                 followed.first_ends = own
             behind = sum(max(0, end - followed.positions[partition]) for partition, end in own.items())
             followed.task.lag = LagRecords(behind)
+            followed.task.restored_offsets = sum(followed.positions.values())
             caught_up = behind <= self._acceptable_lag and followed.reached(followed.first_ends)
             if caught_up != followed.caught_up:
                 followed.caught_up = caught_up
@@ -300,7 +299,9 @@ class Updater(threading.Thread):
         if not finishing or now < self._next_retry:
             return
         self._next_retry = now + RETRY_INTERVAL_S
-        self._ask_offsets([followed for followed in finishing if followed.offsets is None and _all_done(followed.fences)])
+        self._ask_offsets(
+            [followed for followed in finishing if followed.offsets is None and _all_done(followed.fences)]
+        )
         self._ask_final_ends(
             [followed for followed in finishing if followed.offsets is not None and followed.final_ends is None]
         )
@@ -318,7 +319,7 @@ class Updater(threading.Thread):
         inputs = [partition for followed in waiting for partition in followed.task.inputs]
         try:
             offsets = self._sources.committed_offsets(inputs)
-        except OffsetsNotStable:
+        except OffsetsUnstable:
             if len(waiting) > 1:  # find out which of them are not held up
                 for followed in waiting:
                     self._ask_offsets([followed])

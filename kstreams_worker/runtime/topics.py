@@ -13,7 +13,7 @@ from typing import Protocol
 from assignor.model import TaskId
 from kstreams_worker.group.leader import TopicsMissing, TopicsUnsuitable
 from kstreams_worker.io.admin import TopicSpec
-from kstreams_worker.topology.model import SubTopology, Topology
+from kstreams_worker.topology.topology import SubTopology, Topology
 
 REPARTITION_RETENTION_MS = 7 * 24 * 3600 * 1000
 """Repartitioned records are input of another subtopology: kept well past any outage."""
@@ -44,7 +44,7 @@ class TopologyTopics:
 
     def source_topics(self, sub: SubTopology) -> tuple[str, ...]:
         """All topics that a subtopology reads, by their real names."""
-        internal = (topic.topic_name(self._application_id) for topic in sub.repartition_sources)
+        internal = (topic.topic(self._application_id) for topic in sub.repartition_sources)
         return (*sub.source_topics, *internal)
 
     def all_source_topics(self) -> list[str]:
@@ -79,9 +79,9 @@ class TopologyTopics:
 
     def _counts(self, existing: Mapping[str, int]) -> dict[str, int]:
         """Partitions of every source topic, as they are or as they are to be created."""
-        counts = {topic: count for topic, count in existing.items()}
+        counts = dict(existing)
         undecided = {
-            topic.topic_name(self._application_id): topic.partitions
+            topic.topic(self._application_id): topic.partitions
             for sub in self._topology.subtopologies
             for topic in sub.repartition_sources
         }
@@ -96,7 +96,7 @@ class TopologyTopics:
                 if any(topic in undecided for topic in sources):
                     continue
                 for topic in sub.repartition_sinks:
-                    name = topic.topic_name(self._application_id)
+                    name = topic.topic(self._application_id)
                     if name in undecided:
                         counts[name] = max(counts[source] for source in sources)
                         del undecided[name]
@@ -122,7 +122,7 @@ class TopologyTopics:
         specs = []
         for sub in self._topology.subtopologies:
             for topic in sub.repartition_sources:
-                name = topic.topic_name(self._application_id)
+                name = topic.topic(self._application_id)
                 config = {"cleanup.policy": "delete", "retention.ms": str(REPARTITION_RETENTION_MS)}
                 specs.append(TopicSpec(name, counts[name], self._replication_factor, config))
             tasks = self._task_count(sub, counts)

@@ -36,7 +36,8 @@ class Task:
     committed: dict[Partition, int | None] = field(default_factory=dict)
     """The position to go back to when a transaction is aborted; None: the beginning."""
     lag: LagRecords = LagRecords(0)
-    restored_records: int = 0
+    restored_offsets: int = 0
+    """How far its changelogs have been restored, added up over them."""
     records_processed: int = 0
     stopped_at: float | None = None
     """When it was suspended or given to this worker (monotonic seconds); cleared when it processes again."""

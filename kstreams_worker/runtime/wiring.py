@@ -1,0 +1,242 @@
+"""How a worker is put together: every client, thread and store, made in one place from settings and topology."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from assignor.model import AssignorSettings, CopyState, InstanceId, LagRecords, TaskId, WorkerId
+from kstreams_worker.config import Settings
+from kstreams_worker.errors import GroupError
+from kstreams_worker.group.events import GroupEvent
+from kstreams_worker.group.leader import Leader
+from kstreams_worker.group.plane import CommitRefused, GroupPlane
+from kstreams_worker.io.admin import Admin
+from kstreams_worker.io.consumer import Partition, RecordConsumer
+from kstreams_worker.io.producer import PlainProducer, TransactionalProducer, fence
+from kstreams_worker.observe.metrics import WorkerMetrics
+from kstreams_worker.restore.events import RestoreEvent
+from kstreams_worker.restore.updater import Sources, Updater
+from kstreams_worker.runtime.processor import CommitGate, Processor
+from kstreams_worker.runtime.task_files import TaskFiles
+from kstreams_worker.runtime.topics import TopologyTopics
+from kstreams_worker.runtime.undecodable import UndecodablePolicy
+from kstreams_worker.runtime.worker_loop import LoopParts, WorkerLoop
+from kstreams_worker.tasks.plan import Identity
+from kstreams_worker.tasks.states import Role
+from kstreams_worker.tasks.task import Task
+from kstreams_worker.topology.compile import CompiledSubTopology, compile_subtopology
+from kstreams_worker.topology.records import Headers, OutputRow
+from kstreams_worker.topology.topology import Topology
+
+log = structlog.get_logger(__name__)
+
+COMMIT_TIMEOUT_S = 60.0
+"""How long a commit is tried while the brokers do not answer; a worker that fails is restarted with back-off."""
+
+WorkerEvents = queue.SimpleQueue[GroupEvent | RestoreEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerName:
+    """Which worker this is: the instance's process id (UUID bytes), its index in the instance, the instance's name."""
+
+    process_id: bytes
+    index: int
+    instance_name: str
+
+    @property
+    def id(self) -> WorkerId:
+        return WorkerId(InstanceId(self.process_id), self.index)
+
+
+def transactional_id(application_id: str, worker: WorkerId) -> str:
+    """The same for a worker and its successor in the same place, so that the successor fences it."""
+    return f"{application_id}-{worker.instance.hex()}-{worker.index}"
+
+
+class Wiring:
+    """Makes the parts of one worker. The order of the methods is the order in which they come to life."""
+
+    def __init__(self, settings: Settings, topology: Topology, name: WorkerName, files: TaskFiles) -> None:
+        self.settings = settings
+        self.topology = topology
+        self.name = name
+        self.files = files
+        self.metrics = WorkerMetrics()
+        self.events: WorkerEvents = queue.SimpleQueue()
+        self.client_id = f"{settings.application_id}-{name.instance_name}-{name.index}"
+        self.exactly_once = settings.processing_guarantee == "exactly_once_v2"
+        self.admin = Admin(settings.client_config("admin"), client_id=f"{self.client_id}-admin")
+        self.topics = TopologyTopics(topology, settings.application_id, self.admin, settings.replication_factor)
+        self.leader = Leader(
+            AssignorSettings(settings.num_standby_tasks, settings.stream_imbalance_percentage), self.topics
+        )
+        self._compiled: dict[int, CompiledSubTopology] = {}
+        self._input_counts: Mapping[str, int] = {}
+        self._producer: PlainProducer | TransactionalProducer | None = None
+        self.plane = self._plane()
+        self.updater = self._updater()
+        self.loop = self._loop()
+
+    def _plane(self) -> GroupPlane:
+        settings = self.settings
+        instance_id = settings.group_instance_id
+        return GroupPlane(
+            settings.group_plane_config(),
+            group_id=settings.application_id,
+            client_id=self.client_id,
+            protocol_type="stream",
+            group_instance_id=None if instance_id is None else f"{instance_id}-{self.name.index}",
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            leader=self.leader,
+            tell=self.events.put,
+        )
+
+    def _updater(self) -> Updater:
+        settings = self.settings
+        stable = partial(self.admin.end_offsets, committed=self.exactly_once)
+        sources = Sources(
+            reader=lambda: RecordConsumer(
+                settings.client_config("restore"),
+                group_id=settings.application_id,
+                client_id=f"{self.client_id}-restore",
+                read_committed=self.exactly_once,
+                report_ends=True,
+            ),
+            stable_ends=stable,
+            written_ends=partial(self.admin.end_offsets, committed=False),
+            committed_offsets=self.plane.committed_offsets,
+            open_stores=self.files.open,
+            close_task=self.files.close,
+            set_aside=self.files.set_aside,
+            fence=self._fence,
+        )
+        return Updater(
+            sources, self.events.put, acceptable_lag=settings.acceptable_recovery_lag, name=f"restore-{self.name.index}"
+        )
+
+    def _fence(self, worker: WorkerId) -> None:
+        if self.exactly_once:
+            log.info("fencing a worker that is gone", worker=f"{worker.instance.hex()}/{worker.index}")
+            fence(self.settings.client_config("producer"), transactional_id(self.settings.application_id, worker))
+
+    def _loop(self) -> WorkerLoop:
+        settings = self.settings
+        parts = LoopParts(
+            identity=Identity(
+                worker=self.name.id,
+                topology=self.topology.fingerprint,
+                capacity=settings.instance_capacity,
+                name=self.name.instance_name,
+                endpoint=settings.application_server,
+                upgrade_mode=settings.upgrade_mode,
+            ),
+            group=self.plane,
+            restorer=self.updater,
+            new_processor=self._processor,
+            new_task=self._task,
+            bind=self._bind,
+            close_task=self.files.close,
+            dormant=self._dormant,
+            metrics=self.metrics,
+            commit_interval_s=settings.commit_interval_ms / 1000,
+            partial_rebalance=settings.learner_partial_rebalance,
+        )
+        return WorkerLoop(parts, self.events)
+
+    def _processor(self) -> Processor:
+        settings = self.settings
+        reader = RecordConsumer(
+            settings.client_config("consumer"),
+            group_id=settings.application_id,
+            client_id=f"{self.client_id}-consumer",
+            read_committed=self.exactly_once,
+        )
+        producer_config = settings.client_config("producer")
+        client_id = f"{self.client_id}-producer"
+        commit_offsets = None
+        if self.exactly_once:
+            self._producer = TransactionalProducer(
+                producer_config,
+                client_id=client_id,
+                group_id=settings.application_id,
+                transactional_id=transactional_id(settings.application_id, self.name.id),
+                transaction_timeout_ms=settings.transaction_timeout_ms,
+                commit_timeout_s=COMMIT_TIMEOUT_S,
+            )
+        else:
+            self._producer = PlainProducer(producer_config, client_id=client_id, flush_timeout_s=COMMIT_TIMEOUT_S)
+            commit_offsets = self._commit_offsets
+        return Processor(
+            reader,
+            self._producer,
+            CommitGate(self.plane.may_commit, lambda: self.plane.generation, commit_offsets),
+            self.metrics,
+            max_records=settings.poll_max_records,
+            max_dirty_bytes=settings.task_buffer_max_bytes,
+        )
+
+    def _commit_offsets(self, offsets: Mapping[Partition, int]) -> bool:
+        try:
+            self.plane.commit_offsets(offsets)
+        except CommitRefused as refused:
+            log.debug("offsets not committed; trying again", reason=str(refused))
+            return False
+        except GroupError as error:
+            log.info("offsets refused: this member is out of the group", reason=str(error))
+            self.plane.request_rejoin("offsets refused")
+            return False
+        return True
+
+    # -- tasks ------------------------------------------------------------------------------------------------------
+
+    def _task(self, task_id: TaskId, role: Role) -> Task:
+        sub = self.topology.subtopologies[task_id.subtopology]
+        topics = self.topics.source_topics(sub)
+        if any(task_id.partition >= self._input_counts.get(topic, 0) for topic in topics):
+            self._input_counts = self.topics.input_counts()
+        inputs = tuple(
+            (topic, task_id.partition) for topic in topics if task_id.partition < self._input_counts.get(topic, 0)
+        )
+        return Task(task_id, role, sub.is_stateful, inputs)
+
+    def _bind(self, task: Task) -> None:
+        """Give the task its program: the subtopology's chain, compiled once for this worker, bound to its stores."""
+        settings = self.settings
+        number = task.id.subtopology
+        compiled = self._compiled.get(number)
+        if compiled is None:
+            sub = self.topology.subtopologies[number]
+            compiled = compile_subtopology(sub, settings.application_id, cached=settings.cache_max_bytes > 0)
+            self._compiled[number] = compiled
+        policy = UndecodablePolicy(settings.deserialization_exception_policy, self.metrics, self._dead_letter)
+        task.program = compiled.bind(task.stores, policy)
+
+    def _dead_letter(self, row: OutputRow, headers: Headers) -> None:
+        assert self._producer is not None, "records are decoded only while there is a producer"
+        self._producer.send_with_headers(self.settings.dead_letter_topic, row, headers)
+
+    def _dormant(self) -> dict[TaskId, CopyState]:
+        """State on disk that nobody of this instance has open, with its distance from the changelogs' ends."""
+        found = self.files.dormant()
+        changelogs = {partition for offsets in found.values() for partition in offsets}
+        ends = self._ends_of(changelogs) if changelogs else {}
+        return {
+            task: CopyState(LagRecords(sum(max(0, ends.get(key, 0) - offset) for key, offset in offsets.items())))
+            for task, offsets in found.items()
+        }
+
+    def _ends_of(self, changelogs: Iterable[Partition]) -> Mapping[Partition, int]:
+        existing = self.admin.partition_counts({topic for topic, _ in changelogs})
+        return self.admin.end_offsets(
+            [(topic, partition) for topic, partition in changelogs if partition < existing.get(topic, 0)],
+            committed=self.exactly_once,
+        )
+
