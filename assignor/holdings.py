@@ -1,0 +1,126 @@
+"""What the members of a round hold, task by task: who runs it, who has it suspended, who learns it, who has a copy.
+
+Everything later decides from this alone, together with the leader's memory where that helps: a leader without memory finds
+the same facts here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+from itertools import chain
+from typing import NamedTuple
+
+from assignor.model import CopyState, GroupSnapshot, TaskId, WorkerId
+from assignor.roster import Instance, Roster, Worker
+
+
+class Copy(NamedTuple):
+    """A copy of a task's state that an instance holds. `worker` has it open; None: it only lies on the instance's disk."""
+
+    state: CopyState
+    instance: Instance
+    worker: Worker | None
+
+    def staleness(self) -> int:
+        """Records missing, for choosing the freshest copy; copies that are ready count as equally fresh."""
+        return 0 if self.state.ready else self.state.lag + 1
+
+
+class Holdings:
+    """The members' own statements, without contradictions.
+
+    - `running`: processed by this worker right now. Where two claim the same task (one of them was cut off from the group
+      for a while and does not know), the one that the leader remembers keeps it, else the one that stays, else the first.
+    - `suspended`: committed and stopped by this worker; nobody runs it.
+    - `blocked`: held by a member with another topology, which must stop first; nobody else has it.
+    - `learners`: the best learner of the task on an instance that stays, and not on that of the task's owner.
+    """
+
+    def __init__(self, snapshot: GroupSnapshot, roster: Roster) -> None:
+        self._workers = roster.workers
+        self.tasks = snapshot.tasks
+        self.stateful: frozenset[TaskId] = frozenset(task for task, stateful in snapshot.tasks.items() if stateful)
+        remembered = snapshot.memory.owners
+        self.running = self._claims([(worker, worker.said.active) for worker in self._workers], remembered)
+        suspended = self._claims([(worker, worker.said.suspended) for worker in self._workers], remembered)
+        self.suspended = {task: worker for task, worker in suspended.items() if task not in self.running}
+        held = chain.from_iterable(chain(said.active, said.suspended) for said in roster.strangers.values())
+        self.blocked = {
+            task for task in held if task in self.tasks and task not in self.running and task not in self.suspended
+        }
+        self.learners = self._best_learners()
+
+    def holder(self, task: TaskId) -> Worker | None:
+        """The worker that runs the task or has it suspended."""
+        return self.running.get(task) or self.suspended.get(task)
+
+    def copies(self, wanted: Collection[TaskId]) -> dict[TaskId, list[Copy]]:
+        """Copies of the wanted tasks on instances that may receive tasks: learners, standbys, state left on disk."""
+        found: dict[TaskId, list[Copy]] = {}
+        keys = wanted if isinstance(wanted, Set) else set(wanted)
+        on_disk: dict[tuple[int, TaskId], CopyState] = {}
+        open_in: set[tuple[int, TaskId]] = set()
+        for worker in self._workers:
+            instance, said = worker.instance, worker.said
+            if not instance.receives:
+                continue
+            for copies in (said.learners, said.standbys):
+                for task in copies.keys() & keys:
+                    found.setdefault(task, []).append(Copy(copies[task], instance, worker))
+                    open_in.add((instance.rank, task))
+            for task in said.dormant.keys() & keys:
+                known = on_disk.get((instance.rank, task))
+                if known is None or said.dormant[task].lag < known.lag:
+                    on_disk[instance.rank, task] = said.dormant[task]
+        if on_disk:
+            by_rank = {worker.instance.rank: worker.instance for worker in self._workers}
+            for (rank, task), state in sorted(on_disk.items(), key=lambda entry: entry[0]):
+                if (rank, task) not in open_in:
+                    # Nobody follows the changelog for it, so whatever it says of being ready is of the past.
+                    found.setdefault(task, []).append(Copy(CopyState(state.lag), by_rank[rank], None))
+        return found
+
+    def _claims(
+        self, statements: list[tuple[Worker, frozenset[TaskId]]], remembered: Mapping[TaskId, WorkerId]
+    ) -> dict[TaskId, Worker]:
+        claims: dict[TaskId, Worker] = {}
+        total = 0
+        for worker, tasks in statements:
+            claims.update(dict.fromkeys(tasks, worker))
+            total += len(tasks)
+        if len(claims) < total:
+            seen: set[TaskId] = set()
+            for worker, tasks in statements:
+                for task in tasks:
+                    if task not in seen:
+                        seen.add(task)
+                        claims[task] = worker
+                    else:
+                        claims[task] = min(claims[task], worker, key=lambda each: _right(each, remembered.get(task)))
+        for task in claims.keys() - self.tasks.keys():
+            del claims[task]
+        return claims
+
+    def _best_learners(self) -> dict[TaskId, Worker]:
+        best: dict[TaskId, Worker] = {}
+        for worker in self._workers:
+            if not worker.instance.receives or not worker.said.learners:
+                continue
+            for task, state in worker.said.learners.items():
+                if task not in self.stateful:
+                    continue
+                holder = self.holder(task)
+                if holder is not None and holder.instance is worker.instance:
+                    continue
+                rival = best.get(task)
+                if rival is None or _progress(state) > _progress(rival.said.learners[task]):
+                    best[task] = worker
+        return best
+
+
+def _right(worker: Worker, remembered: WorkerId | None) -> tuple[bool, bool, int]:
+    return worker.said.worker != remembered, not worker.instance.receives, worker.rank
+
+
+def _progress(state: CopyState) -> tuple[bool, int]:
+    return state.ready, -state.lag

@@ -1,0 +1,187 @@
+"""What is safe now: who runs each task after this round, given who runs or has it at this moment.
+
+1. A task that somebody processes stays there. It moves only through a learner, or it is taken away now and given in the next
+   round: a stateless task of a leaving member, and any task of a member whose patience to leave has ended.
+2. A task that its owner has suspended goes to the learner that is ready; else back to the owner; past the owner's
+   patience to the learner, ready or not. If nobody learns it, it was taken away in the round before: it is handed on.
+3. A task in nobody's hands is given out at once: to its learner, to the freshest copy, to an instance with room.
+
+Preference among takers: ready learner, previous owner, unready learner, freshest copy, most room.
+"""
+
+from __future__ import annotations
+
+from assignor.holdings import Copy
+from assignor.model import MoveCase, TaskId
+from assignor.plan import Plan
+from assignor.roster import Instance, Worker
+from assignor.target import Key, Loads, Roomiest
+
+
+def settle(plan: Plan) -> None:
+    """Decide every task's owner after this round, before anything is moved for the sake of balance."""
+    homeless = _settle_held(plan)
+    destinations: dict[bool, list[Worker]] = {True: [], False: []}
+    tasks = plan.holdings.tasks
+    for task, owner in plan.owner.items():
+        destination = plan.learner.get(task, owner)
+        if destination.instance.receives:
+            destinations[tasks[task]].append(destination)
+    for task, learner in plan.learner.items():
+        if task not in plan.owner:
+            destinations[True].append(learner)
+    plan.stateful = Loads(plan.roster, destinations[True])
+    plan.stateless = Loads(plan.roster, destinations[False])
+    plan.stateful.beside, plan.stateless.beside = plan.stateless, plan.stateful
+    for task, learner in plan.learner.items():
+        if plan.owner.get(task) is not learner:
+            plan.stateful.incoming[learner.instance.rank] += 1
+    _settle_homeless(plan, homeless)
+
+
+def _settle_held(plan: Plan) -> list[TaskId]:
+    """All tasks that have a holder or a learner. Returns the others, whose place depends on the load of these."""
+    running, suspended, learners = plan.holdings.running, plan.holdings.suspended, plan.holdings.learners
+    homeless: list[TaskId] = []
+    for task, stateful in sorted(plan.snapshot.tasks.items()):
+        holder = running.get(task)
+        if holder is not None:
+            _settle_running(plan, task, stateful, holder)
+        elif task in suspended:
+            if not _settle_suspended(plan, task, stateful, suspended[task]):
+                homeless.append(task)
+        elif task in plan.holdings.blocked:
+            plan.withhold(task, MoveCase.WAIT, "a member that runs another topology must stop it first")
+        elif task in learners:
+            plan.give(task, learners[task], MoveCase.TAKE_OVER, "its owner is gone, its learner takes over")
+        else:
+            homeless.append(task)
+    return homeless
+
+
+def _settle_running(plan: Plan, task: TaskId, stateful: bool, holder: Worker) -> None:
+    plan.owner[task] = holder
+    learner = plan.holdings.learners.get(task)
+    if learner is None:
+        plan.case[task] = MoveCase.KEEP
+    else:
+        plan.case[task] = MoveCase.LEARN
+        plan.learner[task] = learner
+        if learner.said.learners[task].ready:
+            # One more round, in which its owner has it suspended.
+            plan.rejoin.add(holder.rank)
+            plan.reason[task] = "its learner is ready, but its owner has not suspended it"
+    if not holder.instance.receives and plan.roster.receiving:
+        if holder.expired:
+            plan.take_away(task, "its owner's patience to leave has ended")
+        elif not stateful:
+            plan.take_away(task, "its owner leaves, and it has no state to be learned first")
+
+
+def _settle_suspended(plan: Plan, task: TaskId, stateful: bool, holder: Worker) -> bool:
+    """Returns whether the task has a place. It has none yet if it was taken away, or nobody learns it any more."""
+    learner = plan.holdings.learners.get(task)
+    if not plan.roster.receiving:
+        plan.give(task, holder, MoveCase.KEEP, "no other member may take it")
+    elif learner is None:
+        if holder.instance.receives or holder.expired or not stateful:
+            return False
+        plan.give(task, holder, MoveCase.KEEP)
+    elif learner.said.learners[task].ready:
+        plan.give(task, learner, MoveCase.GRANT, "its learner is ready")
+    elif holder.expired:
+        plan.give(task, learner, MoveCase.FORCE, "its owner's patience to leave has ended")
+    else:
+        plan.learner[task] = learner
+        plan.give(task, holder, MoveCase.LEARN)
+    return True
+
+
+def _settle_homeless(plan: Plan, homeless: list[TaskId]) -> None:
+    """Tasks that nobody runs or learns: first those bound to an instance, then those with copies, then the rest."""
+    if not homeless:
+        return
+    if not plan.roster.receiving:
+        for task in homeless:
+            plan.withhold(task, MoveCase.WAIT, "no member may take it: all of them leave")
+        return
+    stateful_tasks = plan.holdings.stateful
+    suspended = plan.holdings.suspended
+    rest: list[TaskId] = []
+    loose: list[TaskId] = []
+    for task in homeless:
+        holder = suspended.get(task)
+        if holder is not None and task in stateful_tasks and holder.instance.receives:
+            _hand_on_within(plan, task, holder)
+        elif task in stateful_tasks:
+            loose.append(task)
+        else:
+            rest.append(task)
+    copies = plan.holdings.copies(loose) if loose else {}
+    for task in loose:
+        if task in copies:
+            _give_to_copy(plan, task, copies[task])
+        else:
+            rest.append(task)
+    rooms = {
+        stateful: Roomiest(plan.roster.receiving, plan.loads(stateful).instance_room) for stateful in (True, False)
+    }
+    for task in sorted(rest):
+        stateful = task in stateful_tasks
+        _give_to_room(plan, task, plan.loads(stateful), rooms[stateful])
+
+
+def _hand_on_within(plan: Plan, task: TaskId, holder: Worker) -> None:
+    """A stateful task that was taken away stays on its instance, where its state is: with whom has least to do."""
+    loads = plan.stateful
+    taker = loads.roomiest_worker(holder.instance)
+    if loads.of_worker[holder.rank] <= loads.of_worker[taker.rank]:
+        taker = holder
+    _place(plan, task, taker, "its state is on the instance")
+
+
+def _give_to_copy(plan: Plan, task: TaskId, copies: list[Copy]) -> None:
+    loads = plan.stateful
+    remembered = plan.snapshot.memory.owners.get(task)
+
+    def preference(copy: Copy) -> tuple[int, bool, Key, int]:
+        own = (
+            any(worker.said.worker.instance == remembered.instance for worker in copy.instance.workers)
+            if remembered
+            else 0
+        )
+        return copy.staleness(), not own, loads.instance_room(copy.instance), copy.worker.rank if copy.worker else 0
+
+    best = min(copies, key=preference)
+    worker = best.worker or loads.roomiest_worker(best.instance)
+    kind = "has a copy of its state open" if best.worker else "has its state on disk"
+    _place(plan, task, worker, f"{kind}, {best.state.lag} records behind")
+
+
+def _give_to_room(plan: Plan, task: TaskId, loads: Loads, room: Roomiest[Instance]) -> None:
+    instance = room.peek()
+    taker = loads.roomiest_worker(instance)
+    holder = plan.holdings.suspended.get(task)
+    if holder is not None and holder.instance.receives:
+        fits = loads.instance_room(holder.instance)[0] <= loads.instance_room(instance)[0]
+        if fits and loads.of_worker[holder.rank] <= loads.of_worker[loads.roomiest_worker(holder.instance).rank]:
+            taker = holder
+    _place(plan, task, taker, "most room")
+
+
+def _place(plan: Plan, task: TaskId, taker: Worker, reason: str) -> None:
+    """Give a task that nobody runs, under the name that its past deserves."""
+    holder = plan.holdings.suspended.get(task)
+    remembered = plan.snapshot.memory.owners.get(task)
+    if holder is taker:
+        case, reason = MoveCase.KEEP, ""
+    elif holder is not None:
+        case = MoveCase.FORCE if holder.expired else MoveCase.HAND_ON
+    elif remembered is None:
+        case = MoveCase.START
+    elif remembered in plan.present:
+        case = MoveCase.HAND_ON
+    else:
+        case = MoveCase.TAKE_OVER
+    plan.give(task, taker, case, reason)
+    plan.loads(plan.holdings.tasks[task]).add(taker)

@@ -1,0 +1,137 @@
+"""Standbys: `num.standby.tasks` further copies of every stateful task, each on an instance of its own.
+
+Copies stay where they are, as long as their instance neither runs nor learns the task. A learner counts as one of the
+copies, so that a standby that became a learner is not replaced for the short time until its task moves there and leaves a
+warm copy behind. New copies go to the previous owner of a task that moved (its state is warm), then to state left on
+disk, then to where most room is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from assignor.model import TaskId
+from assignor.plan import Plan
+from assignor.roster import Instance, Worker
+from assignor.target import Loads, Roomiest
+
+
+def plan_standbys(plan: Plan) -> None:
+    """Place the standbys of all stateful tasks, once actives and learners are placed."""
+    wanted = plan.settings.num_standby_tasks
+    if wanted > 0 and plan.roster.receiving and plan.holdings.stateful:
+        _Standbys(plan, wanted).place()
+
+
+class _Standbys:
+    """One pass over all standbys of a round."""
+
+    def __init__(self, plan: Plan, wanted: int) -> None:
+        self._plan = plan
+        self._wanted = wanted
+        self._occupied: list[set[TaskId]] = [set() for _ in plan.roster.instances]
+        """By rank of the instance: tasks that run, are learned, or stand by there."""
+        self._copies: Counter[TaskId] = Counter()
+        self._kept: dict[Worker, set[TaskId]] = {}
+
+    def place(self) -> None:
+        self._occupy()
+        self._keep()
+        self._drop_excess()
+        loads = Loads(self._plan.roster, (worker for worker, tasks in self._kept.items() for _ in tasks))
+        loads.beside = self._plan.stateful
+        missing = self._missing()
+        if missing:
+            missing = self._add_warm(missing, loads)
+            self._add_by_room(missing, loads)
+        self._plan.standbys = {worker.rank: tasks for worker, tasks in self._kept.items()}
+
+    def _occupy(self) -> None:
+        plan, occupied = self._plan, self._occupied
+        for owners in (plan.owner, plan.learner):
+            for task, worker in owners.items():
+                occupied[worker.instance.rank].add(task)
+        for task, worker in plan.holdings.running.items():
+            if task not in plan.owner:
+                # Taken away in this round: it may come back to another worker of its instance.
+                occupied[worker.instance.rank].add(task)
+
+    def _keep(self) -> None:
+        stateful = self._plan.holdings.stateful
+        for worker in self._plan.roster.workers:
+            if not worker.said.standbys or not worker.instance.receives:
+                continue
+            occupied = self._occupied[worker.instance.rank]
+            kept = (worker.said.standbys.keys() & stateful) - occupied
+            if kept:
+                self._kept[worker] = kept
+                occupied |= kept
+                self._copies.update(kept)
+
+    def _drop_excess(self) -> None:
+        """Of too many copies those furthest behind go first, then those of workers with most copies."""
+        excess = [task for task, copies in self._copies.items() if copies > self._wanted]
+        if not excess:
+            return
+        holders: dict[TaskId, list[Worker]] = {task: [] for task in excess}
+        for worker, tasks in self._kept.items():
+            for task in tasks & holders.keys():
+                holders[task].append(worker)
+        for task in sorted(excess):
+            best_first = sorted(
+                holders[task], key=lambda each: (each.said.standbys[task].lag, len(self._kept[each]), each.rank)
+            )
+            for worker in best_first[self._wanted :]:
+                self._kept[worker].discard(task)
+                self._occupied[worker.instance.rank].discard(task)
+                self._copies[task] -= 1
+
+    def _missing(self) -> dict[TaskId, int]:
+        """How many copies each task still needs and can have: every copy takes an instance of its own."""
+        plan, wanted, copies = self._plan, self._wanted, self._copies
+        instances = len(plan.roster.receiving)
+        missing: dict[TaskId, int] = {}
+        for task in sorted(plan.holdings.stateful):
+            has = copies[task] + (task in plan.learner)
+            if has < wanted:
+                owner = plan.owner.get(task) or plan.holdings.holder(task)
+                elsewhere = instances - has - (owner is not None and owner.instance.receives)
+                if elsewhere > 0:
+                    missing[task] = min(wanted - has, elsewhere)
+        return missing
+
+    def _add_warm(self, missing: dict[TaskId, int], loads: Loads) -> dict[TaskId, int]:
+        """Use state that is on an instance already. Returns what is still missing."""
+        copies = self._plan.holdings.copies(missing.keys())
+        still: dict[TaskId, int] = {}
+        for task, count in missing.items():
+            places: list[tuple[Instance, Worker | None]] = []
+            previous = self._plan.holdings.holder(task)
+            if previous is not None and previous.instance.receives:
+                places.append((previous.instance, previous))
+            freshest = sorted(copies.get(task, ()), key=lambda copy: (copy.staleness(), copy.instance.rank))
+            places += [(copy.instance, copy.worker) for copy in freshest]
+            left = count
+            for instance, worker in places:
+                if left and task not in self._occupied[instance.rank]:
+                    self._add(task, worker or loads.roomiest_worker(instance), loads)
+                    left -= 1
+            if left:
+                still[task] = left
+        return still
+
+    def _add_by_room(self, missing: dict[TaskId, int], loads: Loads) -> None:
+        room = Roomiest(self._plan.roster.receiving, loads.instance_room)
+        occupied = self._occupied
+        for task, count in missing.items():
+
+            def has_it(instance: Instance, task: TaskId = task) -> bool:
+                return task in occupied[instance.rank]
+
+            for instance in room.take(count, has_it):
+                self._add(task, loads.roomiest_worker(instance), loads)
+
+    def _add(self, task: TaskId, worker: Worker, loads: Loads) -> None:
+        self._kept.setdefault(worker, set()).add(task)
+        self._occupied[worker.instance.rank].add(task)
+        loads.add(worker)

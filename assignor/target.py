@@ -1,0 +1,169 @@
+"""Who should own what: load per instance and worker, the measure of imbalance, and how many tasks should move where.
+
+Load counts tasks of one kind (stateful or stateless) at the place where they will be once all planned moves are done. The
+**imbalance** of a group is the sum over its instances of load squared over capacity. One task moved from instance a to b
+lowers it exactly if (2 load(a) - 1) / capacity(a) > (2 load(b) + 1) / capacity(b); only such moves are planned, so
+planning ends, and as the sum is convex, taking the best pair each time ends at its minimum: the tightest balance, which
+gives every instance its share by capacity, rounded (the Webster method of apportionment).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Generic, TypeVar
+
+from assignor.roster import Instance, Roster, Worker
+
+Place = TypeVar("Place")
+Key = tuple[float, ...]
+
+_ROUNDING = 1e-9
+"""Slack for the limits of the range, which are products of floats."""
+
+
+def imbalance(loads_and_capacities: Iterable[tuple[int, int]]) -> float:
+    """The measure that every planned move lowers: the sum of load squared over capacity."""
+    return sum(load * load / capacity for load, capacity in loads_and_capacities)
+
+
+class Loads:
+    """Tasks of one kind for each instance and worker. `beside` (the other kind) only breaks ties."""
+
+    def __init__(self, roster: Roster, destinations: Iterable[Worker]) -> None:
+        self._roster = roster
+        self.of_worker = [0] * len(roster.workers)
+        self.of_instance = [0] * len(roster.instances)
+        self.incoming = [0] * len(roster.instances)
+        """Tasks that are on their way: learners spread the work of restoring."""
+        self.beside: Loads | None = None
+        self._workers_by_room: dict[int, Roomiest[Worker]] = {}
+        for worker, count in Counter(destinations).items():
+            self.of_worker[worker.rank] += count
+            self.of_instance[worker.instance.rank] += count
+
+    def add(self, worker: Worker, *, incoming: bool = False) -> None:
+        """One task more for a worker."""
+        self.of_worker[worker.rank] += 1
+        self.of_instance[worker.instance.rank] += 1
+        self.incoming[worker.instance.rank] += incoming
+
+    def remove(self, worker: Worker) -> None:
+        """One task less for a worker. Places ordered by room before this do not see it."""
+        self.of_worker[worker.rank] -= 1
+        self.of_instance[worker.instance.rank] -= 1
+
+    def instance_room(self, instance: Instance) -> Key:
+        """Lowest for the instance that one more task burdens least."""
+        rank, capacity = instance.rank, instance.capacity
+        beside = self.beside.of_instance[rank] if self.beside else 0
+        return (2 * self.of_instance[rank] + 1) / capacity, self.incoming[rank] / capacity, beside / capacity, rank
+
+    def worker_room(self, worker: Worker) -> Key:
+        """Lowest for the worker of an instance that has least to do."""
+        rank = worker.rank
+        return self.of_worker[rank], self.beside.of_worker[rank] if self.beside else 0, rank
+
+    def roomiest_worker(self, instance: Instance) -> Worker:
+        """The worker of an instance that has least to do."""
+        if len(instance.workers) == 1:
+            return instance.workers[0]
+        room = self._workers_by_room.get(instance.rank)
+        if room is None:
+            room = self._workers_by_room[instance.rank] = Roomiest(instance.workers, self.worker_room)
+        return room.peek()
+
+    def total(self) -> int:
+        """Load of all instances that may receive tasks."""
+        return sum(self.of_instance[each.rank] for each in self._roster.receiving)
+
+    def bounds(self, total: int, percentage: float) -> dict[int, tuple[int, int]]:
+        """For each capacity: lowest and highest load of an instance that is within the range, if there are `total` tasks.
+
+        The range is the expected share +-`percentage` of it, and never tighter than rounding to whole tasks requires.
+        """
+        capacities = {each.capacity for each in self._roster.receiving}
+        return {each: share_bounds(total * each, self._roster.capacity, percentage) for each in capacities}
+
+    def out_of_range(self, percentage: float) -> bool:
+        """Whether the load of some instance that may receive tasks is out of range."""
+        bounds = self.bounds(self.total(), percentage)
+        for each in self._roster.receiving:
+            low, high = bounds[each.capacity]
+            if not low <= self.of_instance[each.rank] <= high:
+                return True
+        return False
+
+    def moves_to_balance(self, movable: Callable[[Instance], int]) -> tuple[Counter[int], Counter[int]]:
+        """How many tasks each instance (by rank) should give and get for the tightest balance.
+
+        `movable(instance)` limits what it can give. Changes nothing; the moves are the caller's to make.
+        """
+        loads = list(self.of_instance)
+        giving: Counter[int] = Counter()
+        getting: Counter[int] = Counter()
+        receiving = self._roster.receiving
+        room = [(self.instance_room(each), each.rank, each.capacity) for each in receiving]
+        heavy = [(-(2 * loads[each.rank] - 1) / each.capacity, each.rank, each.capacity) for each in receiving]
+        limits = {each.rank: movable(each) for each in receiving}
+        heapify(room)
+        heapify(heavy)
+        while heavy:
+            gain, giver, giver_capacity = heavy[0]
+            if giving[giver] >= limits[giver]:
+                heappop(heavy)
+                continue
+            key, getter, getter_capacity = room[0]
+            if -gain <= key[0]:
+                break
+            giving[giver] += 1
+            getting[getter] += 1
+            loads[giver] -= 1
+            loads[getter] += 1
+            heapreplace(heavy, (-(2 * loads[giver] - 1) / giver_capacity, giver, giver_capacity))
+            heapreplace(room, (((2 * loads[getter] + 1) / getter_capacity, *key[1:]), getter, getter_capacity))
+        return +giving, getting
+
+
+class Roomiest(Generic[Place]):
+    """Places in the order of their room, while tasks are added to them."""
+
+    def __init__(self, places: Iterable[Place], key: Callable[[Place], Key]) -> None:
+        self._key = key
+        self._heap: list[tuple[Key, Place]] = [(key(place), place) for place in places]
+        heapify(self._heap)
+
+    def peek(self) -> Place:
+        """The place with most room. A place whose key has grown since is put back in order first."""
+        heap = self._heap
+        while True:
+            key, place = heap[0]
+            current = self._key(place)
+            if current == key:
+                return place
+            heapreplace(heap, (current, place))
+
+    def take(self, wanted: int, unfit: Callable[[Place], bool]) -> list[Place]:
+        """Up to `wanted` places with most room that are not unfit. All stay in the order."""
+        taken: list[Place] = []
+        passed: list[Place] = []
+        while self._heap and len(taken) < wanted:
+            place = self.peek()
+            heappop(self._heap)
+            passed.append(place)
+            if not unfit(place):
+                taken.append(place)
+        for place in passed:
+            heappush(self._heap, (self._key(place), place))
+        return taken
+
+
+def share_bounds(share_times_capacity: int, total_capacity: int, percentage: float) -> tuple[int, int]:
+    """Whole numbers within +-percentage of a share, and at least the share rounded down and up."""
+    share = share_times_capacity / total_capacity
+    floor, remainder = divmod(share_times_capacity, total_capacity)
+    low = min(floor, math.ceil(share * (1 - percentage) - _ROUNDING))
+    high = max(floor + bool(remainder), math.floor(share * (1 + percentage) + _ROUNDING))
+    return max(0, low), high
