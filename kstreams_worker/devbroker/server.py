@@ -48,10 +48,9 @@ class NodeDirectory:
     def log_tail(self) -> str:
         """The end of the node's log, for an error message."""
         try:
-            lines = self.log_file.read_text(errors="replace").splitlines()
+            return _tail(self.log_file.read_text(errors="replace"))
         except FileNotFoundError:
             return "(it wrote no log)"
-        return "\n".join(lines[-_LOG_LINES_SHOWN:]) or "(it wrote no log)"
 
 
 def new_cluster_id() -> str:
@@ -101,13 +100,18 @@ def format_storage(directories: Sequence[NodeDirectory], cluster_id: str) -> Non
             run.wait()
     for run, output in zip(runs, outputs, strict=True):
         if run.returncode != 0:
-            tail = "\n".join(output.splitlines()[-_LOG_LINES_SHOWN:])
-            raise BrokerError(f"the broker's data directory could not be formatted:\n{tail}")
+            raise BrokerError(f"the broker's data directory could not be formatted:\n{_tail(output)}")
 
 
 def server_command(directory: NodeDirectory, heap_mb: int, java_options: Sequence[str]) -> list[str]:
     """The command that runs the node in the foreground, logging to standard output."""
     return [*_java_command(heap_mb, java_options), "kafka.Kafka", str(directory.properties_file)]
+
+
+def _tail(log: str) -> str:
+    # Stack frames are of no use to the reader, and would push out the lines that are.
+    lines = [line for line in log.splitlines() if not line.startswith("\tat ")]
+    return "\n".join(lines[-_LOG_LINES_SHOWN:]) or "(it wrote no log)"
 
 
 def _java_command(heap_mb: int, options: Sequence[str]) -> list[str]:
