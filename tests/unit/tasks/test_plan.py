@@ -1,0 +1,111 @@
+"""What an assignment asks of a worker, and what a worker says of itself."""
+
+from __future__ import annotations
+
+from assignor.model import Assignment, CopyState, InstanceId, LagRecords, Subscription, TaskId, WorkerId
+from kstreams_worker.tasks.plan import (
+    Identity,
+    Step,
+    TaskStep,
+    TaskView,
+    plan,
+    subscription,
+    to_suspend,
+    wants_rejoin,
+    with_unapplied,
+)
+from kstreams_worker.tasks.states import Role, TaskState
+
+A, B, C, D = (TaskId(0, partition) for partition in range(4))
+IDENTITY = Identity(WorkerId(InstanceId(bytes(16)), 0), bytes(8), 1, "host")
+
+
+def view(role: Role, state: TaskState, lag: int = 0) -> TaskView:
+    return TaskView(role, state, stateful=True, lag=LagRecords(lag))
+
+
+def test_steps_give_up_before_they_take_on() -> None:
+    """Closing comes first, so that what is freed is free before anything new is opened."""
+    tasks = {
+        A: view(Role.ACTIVE, TaskState.RUNNING),
+        B: view(Role.ACTIVE, TaskState.SUSPENDED),
+        C: view(Role.LEARNER, TaskState.READY),
+    }
+    steps = plan(tasks, Assignment(active=frozenset({C, D}), standbys=frozenset({B})))
+    assert steps == [
+        TaskStep(Step.CLOSE, A, Role.ACTIVE),
+        TaskStep(Step.DEMOTE, B, Role.STANDBY),
+        TaskStep(Step.PROMOTE, C, Role.ACTIVE),
+        TaskStep(Step.OPEN, D, Role.ACTIVE),
+    ]
+
+
+def test_a_running_task_that_stays_is_left_alone() -> None:
+    """A round that changes nothing for a task does nothing to it."""
+    assert plan({A: view(Role.ACTIVE, TaskState.RUNNING)}, Assignment(active=frozenset({A}))) == []
+
+
+def test_a_suspended_task_that_stays_resumes() -> None:
+    """Its learner was not ready after all: it goes on from its open state."""
+    steps = plan({A: view(Role.ACTIVE, TaskState.SUSPENDED)}, Assignment(active=frozenset({A})))
+    assert steps == [TaskStep(Step.RESUME, A, Role.ACTIVE)]
+
+
+def test_a_standby_that_becomes_a_learner_is_only_relabelled() -> None:
+    """Nothing is restored twice."""
+    steps = plan({A: view(Role.STANDBY, TaskState.READY)}, Assignment(learners=frozenset({A})))
+    assert steps == [TaskStep(Step.RELABEL, A, Role.LEARNER)]
+
+
+def test_only_running_tasks_that_are_being_learned_are_suspended() -> None:
+    """Neither the others nor those still being restored."""
+    tasks = {A: view(Role.ACTIVE, TaskState.RUNNING), B: view(Role.ACTIVE, TaskState.RUNNING)}
+    tasks[C] = view(Role.ACTIVE, TaskState.FINISHING)
+    assert to_suspend(tasks, frozenset({B, C, D})) == [B]
+
+
+def test_a_subscription_tells_roles_and_readiness() -> None:
+    """Active and suspended apart; copies with their lag; what lies on disk unless it is open."""
+    tasks = {
+        A: view(Role.ACTIVE, TaskState.FINISHING),
+        B: view(Role.ACTIVE, TaskState.SUSPENDED),
+        C: view(Role.LEARNER, TaskState.READY, 3),
+        D: view(Role.STANDBY, TaskState.RESTORING, 70_000),
+    }
+    dormant = {A: CopyState(LagRecords(1)), TaskId(1, 0): CopyState(LagRecords(9))}
+    said = subscription(IDENTITY, tasks, dormant)
+    assert said.active == {A}
+    assert said.suspended == {B}
+    assert said.learners == {C: CopyState(LagRecords(3), ready=True)}
+    assert said.standbys == {D: CopyState(LagRecords(70_000), ready=False)}
+    assert said.dormant == {TaskId(1, 0): CopyState(LagRecords(9))}
+
+
+def test_each_ready_learner_asks_for_a_round_once() -> None:
+    """Partial rebalancing: one round for each newly ready learner, none for one already declared."""
+    tasks = {A: view(Role.LEARNER, TaskState.READY), B: view(Role.LEARNER, TaskState.RESTORING)}
+    assert wants_rejoin(tasks, frozenset(), partial=True)
+    assert not wants_rejoin(tasks, frozenset({A}), partial=True)
+
+
+def test_conservative_rebalancing_waits_for_all_learners() -> None:
+    """With learner.partial.rebalance off a round is asked for only when every learner is ready."""
+    tasks = {A: view(Role.LEARNER, TaskState.READY), B: view(Role.LEARNER, TaskState.RESTORING)}
+    assert not wants_rejoin(tasks, frozenset(), partial=False)
+    tasks[B] = view(Role.LEARNER, TaskState.READY)
+    assert wants_rejoin(tasks, frozenset(), partial=False)
+
+
+def test_standbys_ask_for_nothing() -> None:
+    """A standby that is up to date is no reason for a round."""
+    assert not wants_rejoin({A: view(Role.STANDBY, TaskState.READY)}, frozenset(), partial=True)
+
+
+def test_tasks_of_an_assignment_not_acted_on_yet_are_claimed() -> None:
+    """The loop is busy: what the last round gave this worker is still its own in the next one."""
+    said = Subscription(IDENTITY.worker, bytes(8), active=frozenset({A}), suspended=frozenset({B}))
+    claimed = with_unapplied(said, Assignment(active=frozenset({B, C}), learners=frozenset({D})))
+    assert claimed.active == {A, C}
+    assert claimed.suspended == {B}
+    assert set(claimed.learners) == {D}
+    assert not claimed.learners[D].ready
