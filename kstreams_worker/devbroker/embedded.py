@@ -66,6 +66,11 @@ class EmbeddedBroker:
         return self._started.bootstrap_servers
 
     @property
+    def directory(self) -> Path:
+        """Where the nodes keep their data and logs."""
+        return self._started.path
+
+    @property
     def node_ids(self) -> tuple[int, ...]:
         return tuple(node.node_id for node in self._started.nodes)
 
