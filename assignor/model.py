@@ -40,9 +40,11 @@ class WorkerId(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which nothing here needs
 
 
-@dataclass(frozen=True, slots=True)
-class CopyState:
-    """What a member says of a copy of a task's state that it holds and does not process from."""
+class CopyState(NamedTuple):
+    """What a member says of a copy of a task's state that it holds and does not process from.
+
+    A tuple, as there are tens of thousands of them in a large group's round.
+    """
 
     lag: LagRecords
     ready: bool = False
@@ -173,9 +175,8 @@ class MoveCase(Enum):
     """No owner: nobody may take it now (all members leave, or one that runs another topology must stop first)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One task's line in the explanation of a round."""
+class Decision(NamedTuple):
+    """One task's line in the explanation of a round. `previous` ran the task, or had it suspended, when it joined."""
 
     task: TaskId
     case: MoveCase

@@ -9,6 +9,7 @@ disk, then to where most room is.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
 from assignor.model import TaskId
 from assignor.plan import Plan
@@ -21,6 +22,11 @@ def plan_standbys(plan: Plan) -> None:
     wanted = plan.settings.num_standby_tasks
     if wanted > 0 and plan.roster.receiving and plan.holdings.stateful:
         _Standbys(plan, wanted).place()
+
+
+DEAL_BELOW_INSTANCES_PER_COPY = 8
+"""Where a task needs a copy on more than one in so many instances, going through all of them in order is faster than
+picking single ones (measured with 1 000 tasks on 100 instances)."""
 
 
 class _Standbys:
@@ -62,7 +68,7 @@ class _Standbys:
             if not worker.said.standbys or not worker.instance.receives:
                 continue
             occupied = self._occupied[worker.instance.rank]
-            kept = (worker.said.standbys.keys() & stateful) - occupied
+            kept = set(stateful.intersection(worker.said.standbys)) - occupied
             if kept:
                 self._kept[worker] = kept
                 occupied |= kept
@@ -121,14 +127,43 @@ class _Standbys:
         return still
 
     def _add_by_room(self, missing: dict[TaskId, int], loads: Loads) -> None:
+        copies = sum(missing.values())
+        if copies * DEAL_BELOW_INSTANCES_PER_COPY > len(missing) * len(self._plan.roster.receiving):
+            self._deal(missing, loads)
+        else:
+            self._pick(missing, loads)
+
+    def _pick(self, missing: dict[TaskId, int], loads: Loads) -> None:
+        """Few copies among many instances: look only at those with most room."""
         room = Roomiest(self._plan.roster.receiving, loads.instance_room)
         occupied = self._occupied
         for task, count in missing.items():
 
-            def has_it(instance: Instance, task: TaskId = task) -> bool:
-                return task in occupied[instance.rank]
+            def fits(instance: Instance, task: TaskId = task) -> bool:
+                return task not in occupied[instance.rank]
 
-            for instance in room.take(count, has_it):
+            for _ in range(count):
+                instance = room.fitting(fits)
+                if instance is not None:
+                    self._add(task, loads.roomiest_worker(instance), loads)
+
+    def _deal(self, missing: dict[TaskId, int], loads: Loads) -> None:
+        """Copies of a task on a good part of all instances: keep these in order, which is cheap as it changes little."""
+        by_room = sorted(self._plan.roster.receiving, key=loads.instance_room)
+        order = [each.rank for each in by_room]
+        capacity = {each.rank: each.capacity for each in by_room}
+        load = {each: loads.of_instance[each] for each in order}
+        room = {each: (2 * load[each] + 1) / capacity[each] for each in order}
+        dealt: dict[int, list[TaskId]] = {each: [] for each in order}
+        occupied = self._occupied
+        for task, count in missing.items():
+            order.sort(key=room.__getitem__)
+            for rank in islice((rank for rank in order if task not in occupied[rank]), count):
+                load[rank] += 1
+                room[rank] = (2 * load[rank] + 1) / capacity[rank]
+                dealt[rank].append(task)
+        for instance in by_room:
+            for task in dealt[instance.rank]:
                 self._add(task, loads.roomiest_worker(instance), loads)
 
     def _add(self, task: TaskId, worker: Worker, loads: Loads) -> None:

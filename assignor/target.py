@@ -145,19 +145,20 @@ class Roomiest(Generic[Place]):
                 return place
             heapreplace(heap, (current, place))
 
-    def take(self, wanted: int, unfit: Callable[[Place], bool]) -> list[Place]:
-        """Up to `wanted` places with most room that are not unfit. All stay in the order."""
-        taken: list[Place] = []
+    def fitting(self, fits: Callable[[Place], bool]) -> Place | None:
+        """The place with most room among those that fit; None if there is none. All stay in the order."""
         passed: list[Place] = []
-        while self._heap and len(taken) < wanted:
+        found = None
+        while self._heap:
             place = self.peek()
+            if fits(place):
+                found = place
+                break
             heappop(self._heap)
             passed.append(place)
-            if not unfit(place):
-                taken.append(place)
         for place in passed:
             heappush(self._heap, (self._key(place), place))
-        return taken
+        return found
 
 
 def share_bounds(share_times_capacity: int, total_capacity: int, percentage: float) -> tuple[int, int]:

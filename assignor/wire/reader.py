@@ -44,6 +44,13 @@ class Reader:
         self.position += 1
         return value
 
+    def skip_zero(self) -> bool:
+        """Whether the next byte is zero, which is then read: the short way past empty collections."""
+        if self.data[self.position : self.position + 1] != b"\0":
+            return False
+        self.position += 1
+        return True
+
     def varint(self) -> int:
         """An unsigned number of at most 64 bits, seven bits a byte, lowest first."""
         value = self.byte()
