@@ -1,0 +1,32 @@
+"""A small file beside a store's own ones that tells its changelog offset without opening RocksDB.
+
+It is written after a flush, so the store's true offset is never below it: the file may lag behind, as after a crash,
+but never promises too much. It lies in the store's directory and so goes wherever that goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+_FILE = "changelog-offset"
+_NEW_FILE = "changelog-offset.new"
+
+
+def write_offset_hint(store_path: Path, changelog_offset: int | None) -> None:
+    """Note the offset, atomically. Failing to is no error: the hint is then older, or missing."""
+    if changelog_offset is None:
+        return
+    with contextlib.suppress(OSError):
+        new = store_path / _NEW_FILE
+        new.write_text(f"{changelog_offset}\n", encoding="ascii")
+        new.replace(store_path / _FILE)
+
+
+def read_offset_hint(store_path: Path) -> int | None:
+    """The noted offset; None when there is none, or when what is there is not one (a machine that lost power)."""
+    try:
+        text = (store_path / _FILE).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,256 @@
+"""Records kept in RocksDB: one database per store, one column family, no write-ahead log.
+
+Without the log a process that is killed loses what RocksDB had not flushed; the changelog holds it, and the offset to
+restore from is in the meta record, which every batch writes together with its values. One column family matters here:
+its one memtable is flushed as a whole, so after any crash values and offset are of the same moment. (With the offset in
+a column family of its own that needs RocksDB's atomic flush, and then `Rdict.flush`, which flushes a single family,
+would tear the two apart.)
+
+What rocksdict 0.3.29 does with Python's global lock (GIL), as measured: `Rdict.write` holds it throughout; `flush`,
+`close` and background work release it; opening holds it for most of its time. Hence writes are sorted by key and the
+write buffers are small, which makes a write three to five times cheaper, and a write that RocksDB would stall is
+refused (`no_slowdown`) and tried again from Python, so that heartbeats go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rocksdict import (
+    BlockBasedOptions,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from state.backend import Stored
+from state.errors import StateError, StateInUse, StoreDamaged, StoreDiskFull
+from state.format import (
+    META_KEY,
+    NO_TIMESTAMP,
+    RECORD_END,
+    RECORD_TAG,
+    TIMESTAMP,
+    TIMESTAMP_BYTES,
+    StoreFormat,
+    StoreMeta,
+    decode_meta,
+    encode_meta,
+)
+from state.offset_hint import write_offset_hint
+from state.resources import MIB, StateResources
+
+WRITE_BUFFER_BYTES = 8 * MIB
+"""Of one store. Small, because inserting into a memtable is bound by cache misses: 64 MiB made writes four times dearer."""
+WRITE_BUFFERS_MAX = 6
+"""Of one store: room for a restore to run ahead of the flushing thread."""
+OPEN_FILES_MAX = 64
+"""Of one store; RocksDB opens others on demand. A process with 100 stores stays within 6 400."""
+BLOCK_BYTES = 4096
+BLOOM_BITS_PER_KEY = 10
+BACKGROUND_JOBS = 2
+"""RocksDB's threads are shared by all databases of a process: one flushes, one compacts."""
+LOG_FILES_KEPT = 1
+LOG_FILE_BYTES = MIB
+STALL_PAUSE_S = 0.005
+STALL_LIMIT_S = 60.0
+"""A write that RocksDB still refuses after this long means that the disk cannot keep up at all."""
+
+
+def _options(resources: StateResources) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(resources.block_cache)
+    table.set_block_size(BLOCK_BYTES)
+    table.set_bloom_filter(BLOOM_BITS_PER_KEY, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(WRITE_BUFFERS_MAX)
+    options.set_write_buffer_manager(resources.write_buffers)
+    options.set_max_open_files(OPEN_FILES_MAX)
+    options.set_max_background_jobs(BACKGROUND_JOBS)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_keep_log_file_num(LOG_FILES_KEPT)
+    options.set_max_log_file_size(LOG_FILE_BYTES)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+class RocksBackend:
+    """One open RocksDB. Owned by one thread at a time.
+
+    Raises, from every method: StoreDamaged, StoreDiskFull, StateInUse or another StateError that names the directory.
+    """
+
+    def __init__(self, path: Path, resources: StateResources, new_format: StoreFormat) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._write_options = WriteOptions()
+        self._write_options.disable_wal = True
+        self._write_options.no_slowdown = True
+        try:
+            self._db = Rdict(str(path), _options(resources))
+        except Exception as error:
+            raise translate(error, path, opening=True) from error
+        self._get = self._db.get
+        try:
+            self._meta = self._read_meta(new_format)
+        except Exception as error:
+            self._close_quietly()
+            if isinstance(error, StateError):
+                raise
+            raise translate(error, path, opening=True) from error
+
+    def _read_meta(self, new_format: StoreFormat) -> StoreMeta:
+        data = self._db.get(META_KEY)
+        if data is None:
+            return StoreMeta(new_format, None)
+        return decode_meta(data, self.path)
+
+    @property
+    def format(self) -> StoreFormat:
+        return self._meta.format
+
+    @property
+    def changelog_offset(self) -> int | None:
+        return self._meta.changelog_offset
+
+    def get(self, key: bytes) -> tuple[bytes, int] | None:
+        try:
+            data = self._get(RECORD_TAG + key)
+        except Exception as error:
+            raise translate(error, self.path) from error
+        if data is None:
+            return None
+        if self._meta.format is StoreFormat.PLAIN:
+            return data, NO_TIMESTAMP
+        return data[TIMESTAMP_BYTES:], TIMESTAMP.unpack_from(data)[0]
+
+    def write(self, records: Mapping[bytes, Stored], changelog_offset: int | None) -> None:
+        if changelog_offset is None:
+            changelog_offset = self._meta.changelog_offset
+        meta = StoreMeta(self._meta.format, changelog_offset)
+        deadline = time.monotonic() + STALL_LIMIT_S
+        while True:
+            # A batch is used up even by a write that is refused, so it is built anew each time.
+            batch = self._batch(records, meta)
+            try:
+                self._db.write(batch, self._write_options)
+            except Exception as error:
+                if "Write stall" not in str(error) or time.monotonic() > deadline:
+                    raise translate(error, self.path) from error
+                time.sleep(STALL_PAUSE_S)
+            else:
+                self._meta = meta
+                return
+
+    def _batch(self, records: Mapping[bytes, Stored], meta: StoreMeta) -> WriteBatch:
+        batch = WriteBatch(raw_mode=True)
+        put = batch.put
+        delete = batch.delete
+        tag = RECORD_TAG
+        if meta.format is StoreFormat.PLAIN:
+            for key in sorted(records):
+                value, _ = records[key]
+                if value is None:
+                    delete(tag + key)
+                else:
+                    put(tag + key, value)
+        else:
+            pack = TIMESTAMP.pack
+            for key in sorted(records):
+                value, timestamp_ms = records[key]
+                if value is None:
+                    delete(tag + key)
+                else:
+                    put(tag + key, pack(timestamp_ms) + value)
+        put(META_KEY, encode_meta(meta))
+        return batch
+
+    def scan(self, start: bytes | None, end: bytes | None, *, backwards: bool) -> Iterator[tuple[bytes, bytes, int]]:
+        lower = RECORD_TAG if start is None else RECORD_TAG + start
+        upper = RECORD_END if end is None else RECORD_TAG + end
+        if lower >= upper:
+            return
+        # rocksdict 0.3.29 heeds the upper bound and ignores the lower one, hence `from_key` and the comparison below.
+        options = ReadOptions()
+        options.set_iterate_upper_bound(upper)
+        rows = self._db.items(backwards=backwards, from_key=None if backwards else lower, read_opt=options)
+        plain = self._meta.format is StoreFormat.PLAIN
+        unpack = TIMESTAMP.unpack_from
+        try:
+            for key, data in rows:
+                if key < lower:
+                    return
+                if plain:
+                    yield key[1:], data, NO_TIMESTAMP
+                else:
+                    yield key[1:], data[TIMESTAMP_BYTES:], unpack(data)[0]
+        except Exception as error:
+            raise translate(error, self.path) from error
+
+    def approximate_num_entries(self) -> int:
+        return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
+
+    def flush(self, *, wait: bool) -> None:
+        try:
+            self._db.flush(wait)
+        except Exception as error:
+            raise translate(error, self.path) from error
+        if wait:
+            write_offset_hint(self.path, self._meta.changelog_offset)
+
+    def close(self) -> None:
+        try:
+            self.flush(wait=True)
+        finally:
+            self._close_quietly()
+
+    def _close_quietly(self) -> None:
+        # The bound method keeps the database, and with it the lock, as an open iterator or handle would.
+        self._get = _closed
+        try:
+            self._db.close()
+        except Exception as error:
+            raise translate(error, self.path) from error
+
+
+def _closed(_key: bytes) -> Any:
+    raise StateError("the store is closed")
+
+
+_DAMAGE = ("Corruption", "No such file or directory", "CURRENT file", "does not exist", "checksum mismatch")
+
+
+def translate(error: Exception, path: Path, *, opening: bool = False) -> StateError:
+    """The error to report for one that RocksDB gave; rocksdict raises all of them as plain Exceptions with a text."""
+    text = str(error)
+    if "No space left on device" in text or "Disk quota exceeded" in text:
+        return StoreDiskFull(
+            "the disk is full; free some space or move state.dir to a larger disk, then start again: "
+            f"the changelog holds everything that was committed ({text})",
+            path,
+        )
+    if "lock" in text.lower() and opening and "IO error" in text:
+        return StateInUse(f"another process has this store open; stop it, or use another state.dir ({text})", path)
+    if "Corruption" in text or (opening and any(sign in text for sign in _DAMAGE)):
+        return StoreDamaged(
+            f"the store's files are damaged; set the directory aside to have it restored from its changelog ({text})",
+            path,
+        )
+    if "Too many open files" in text:
+        return StateError(
+            f"the process may not open more files; raise its limit (ulimit -n) above 64 per store ({text})", path
+        )
+    return StateError(f"RocksDB failed; check the disk and the directory's permissions ({text})", path)

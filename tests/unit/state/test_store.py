@@ -1,0 +1,211 @@
+"""One store's reading, changing and commit protocol, over RocksDB and over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from state import (
+    NO_TIMESTAMP,
+    Codec,
+    KeyValueStore,
+    StateResources,
+    StoreCodecError,
+    StoreMisuse,
+    StoreSpec,
+    open_store,
+)
+
+NUMBER = Codec(lambda value: b"%d" % value, int)
+
+
+@pytest.fixture(params=["rocksdb", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyValueStore]:
+    spec = StoreSpec("counts", value=NUMBER, persistent=request.param == "rocksdb")
+    opened = open_store(spec, tmp_path / "counts", StateResources())
+    yield opened
+    opened.close()
+
+
+def commit(store: KeyValueStore, changelog_offset: int | None = None) -> None:
+    store.stage()
+    store.commit(changelog_offset)
+
+
+def test_an_absent_key_loads_as_an_empty_entry(store: KeyValueStore) -> None:
+    """Processing may change the entry in place; it is in `dirty` then."""
+    entry = store.load(b"a")
+    assert entry == [None, NO_TIMESTAMP]
+    assert store.dirty[b"a"] is entry
+
+
+def test_an_entry_that_was_not_set_gives_no_changelog_row(store: KeyValueStore) -> None:
+    """A look at an absent key is not a deletion."""
+    store.load(b"a")
+    assert store.stage() == []
+
+
+def test_staged_rows_carry_key_value_and_timestamp(store: KeyValueStore) -> None:
+    """In the form that the producer takes; a deletion is a row without a value."""
+    store.load(b"a")[:] = [1, 10]
+    store.put(b"b", 2, 20)
+    store.delete(b"c", 30)
+    assert store.stage() == [
+        {"key": b"a", "value": b"1", "timestamp": 10},
+        {"key": b"b", "value": b"2", "timestamp": 20},
+        {"key": b"c", "value": None, "timestamp": 30},
+    ]
+
+
+def test_committed_entries_load_again_with_their_timestamps(store: KeyValueStore) -> None:
+    """From the cache as from the records below it."""
+    store.put(b"a", 1, 10)
+    commit(store, 5)
+    assert store.changelog_offset == 5
+    assert store.dirty == {}
+    assert store.load(b"a") == [1, 10]
+
+
+def test_abort_drops_changes_made_in_place(store: KeyValueStore) -> None:
+    """The mutated object must be gone, staged or not, whichever layer the entry came from."""
+    store.put(b"a", 1, 10)
+    commit(store)
+    store.load(b"a")[0] = 99
+    store.abort()
+    assert store.peek(b"a") == (1, 10)
+    store.load(b"a")[0] = 99
+    store.stage()
+    store.abort()
+    assert store.load(b"a") == [1, 10]
+
+
+def test_a_deleted_key_loads_as_absent_after_the_commit(store: KeyValueStore) -> None:
+    """With no trace of its last timestamp, whether it is still cached or not."""
+    store.put(b"a", 1, 10)
+    commit(store)
+    store.delete(b"a", 20)
+    commit(store)
+    assert store.peek(b"a") is None
+    assert store.load(b"a") == [None, NO_TIMESTAMP]
+
+
+def test_peek_does_not_mark_the_key_as_changed(store: KeyValueStore) -> None:
+    store.put(b"a", 1, 10)
+    commit(store)
+    assert store.peek(b"a") == (1, 10)
+    assert store.peek(b"b") is None
+    assert store.stage() == []
+
+
+def test_queries_see_committed_values_only(store: KeyValueStore) -> None:
+    """`peek_committed` looks below what may still be aborted."""
+    store.put(b"a", 1, 10)
+    commit(store)
+    store.load(b"a")[:] = [2, 20]
+    assert store.peek(b"a") == (2, 20)
+    assert store.peek_committed(b"a") == (1, 10)
+
+
+def test_commit_without_stage_is_refused(store: KeyValueStore) -> None:
+    store.put(b"a", 1, 10)
+    with pytest.raises(StoreMisuse):
+        store.commit(1)
+
+
+def test_staging_twice_is_refused(store: KeyValueStore) -> None:
+    store.stage()
+    with pytest.raises(StoreMisuse):
+        store.stage()
+
+
+def test_a_value_that_does_not_fit_names_its_key_and_stages_nothing(store: KeyValueStore) -> None:
+    """The codec's own error is chained; after an abort the store goes on."""
+    store.put(b"good", 1, 10)
+    store.put(b"bad", "text", 10)
+    with pytest.raises(StoreCodecError, match=r"counts.*b'bad'.*str") as caught:
+        store.stage()
+    assert caught.value.key == b"bad"
+    assert isinstance(caught.value.__cause__, TypeError)
+    store.abort()
+    assert store.stage() == []
+
+
+def test_restore_applies_the_last_record_of_each_key(store: KeyValueStore) -> None:
+    """Tombstones delete; the offset follows."""
+    store.restore([b"a", b"b", b"a", b"c", b"b"], [b"1", b"2", b"3", b"4", None], [1, 2, 3, 4, 5], 105)
+    assert store.changelog_offset == 105
+    assert list(store.all()) == [(b"a", 3, 3), (b"c", 4, 4)]
+
+
+def test_restore_is_refused_while_entries_are_uncommitted(store: KeyValueStore) -> None:
+    store.load(b"a")
+    with pytest.raises(StoreMisuse):
+        store.restore([b"a"], [b"1"], [1], 1)
+
+
+def test_a_restore_after_processing_is_seen_by_processing(store: KeyValueStore) -> None:
+    """An active task that became a standby and then active again must not find its old cached entries."""
+    store.put(b"a", 1, 10)
+    commit(store, 1)
+    store.restore([b"a"], [b"7"], [70], 2)
+    assert store.load(b"a") == [7, 70]
+
+
+def test_scans_merge_all_layers_in_key_order(store: KeyValueStore) -> None:
+    """Written, committed and uncommitted entries; the newest of each key; deleted ones left out."""
+    for key in (b"a", b"b", b"c", b"d"):
+        store.put(key, 1, 1)
+    commit(store, 1)
+    store.flush()
+    store.put(b"b", 2, 2)
+    store.delete(b"c", 2)
+    store.put(b"bb", 2, 2)
+    commit(store, 2)
+    store.put(b"d", 3, 3)
+    store.delete(b"bb", 3)
+    store.put(b"e", 3, 3)
+    expected = [(b"a", 1, 1), (b"b", 2, 2), (b"d", 3, 3), (b"e", 3, 3)]
+    assert list(store.all()) == expected
+    assert list(store.all(backwards=True)) == expected[::-1]
+    assert list(store.range(b"b", b"d")) == [(b"b", 2, 2)]
+    assert list(store.range(b"b", None)) == expected[1:]
+    assert list(store.range(b"d", b"b")) == []
+
+
+def test_a_prefix_scan_ends_where_the_prefix_does(store: KeyValueStore) -> None:
+    """Also for prefixes of the highest bytes, which have no next prefix of the same length."""
+    for key in (b"", b"a", b"ab", b"ab\xff", b"ac", b"b", b"\xff", b"\xff\xff", b"\xff\xffz"):
+        store.put(key, 1, 1)
+    commit(store)
+    store.flush()
+    store.put(b"aba", 1, 1)
+    assert [key for key, _, _ in store.prefix(b"ab")] == [b"ab", b"aba", b"ab\xff"]
+    assert [key for key, _, _ in store.prefix(b"\xff\xff")] == [b"\xff\xff", b"\xff\xffz"]
+    assert [key for key, _, _ in store.prefix(b"", backwards=True)][-1] == b""
+
+
+def test_dirty_bytes_grow_with_uncommitted_entries(store: KeyValueStore) -> None:
+    """So that the runtime can commit early."""
+    assert store.dirty_bytes == 0
+    for number in range(100):
+        store.load(b"%d" % number)[:] = [number, 1]
+    assert store.dirty_bytes > 100 * 64
+    commit(store)
+    assert store.dirty_bytes == 0
+
+
+def test_reopening_finds_the_values_and_their_offset(tmp_path: Path) -> None:
+    """A clean close writes what the layers hold."""
+    spec = StoreSpec("counts", value=NUMBER)
+    store = open_store(spec, tmp_path / "counts", StateResources())
+    store.put(b"a", 1, 10)
+    commit(store, 7)
+    store.put(b"a", 2, 20)
+    store.close()
+    store.close()
+    reopened = open_store(spec, tmp_path / "counts", StateResources())
+    assert reopened.changelog_offset == 7
+    assert reopened.peek(b"a") == (1, 10)
+    reopened.close()
