@@ -33,7 +33,7 @@ def install() -> None:
 
     typer.echo(f"broker jars: {install_jars('broker')}")
     typer.echo(f"spark jars: {install_jars('spark')}")
-    install_class_archive()
+    typer.echo(f"class archive: {install_class_archive()}")
 
 
 @app.command()
