@@ -92,10 +92,17 @@ def test_joined_texts_keep_every_sample_and_label_its_worker() -> None:
     texts = {"0": first.render(), "1": second.render(), SUPERVISOR: SupervisorMetrics().render()}
     merged = merge_texts(texts, group='or"ders')
 
-    families = [family.name for family in text_string_to_metric_families(merged)]
-    assert len(families) == len(set(families)), "each family stands once"
-    for worker, text in texts.items():
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                labels = tuple(sorted({**sample.labels, "worker": worker, "group": 'or"ders'}.items()))
-                assert samples_of(merged, sample.name)[labels] == sample.value
+    families = list(text_string_to_metric_families(merged))
+    assert len({family.name for family in families}) == len(families), "each family stands once"
+    found = {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    expected = {
+        (sample.name, frozenset({**sample.labels, "worker": worker, "group": 'or"ders'}.items())): sample.value
+        for worker, text in texts.items()
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found == expected

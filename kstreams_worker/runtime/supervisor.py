@@ -1,0 +1,277 @@
+"""The supervisor of an instance: starts its workers, restarts those that crash, stops them in order, serves status pages.
+
+A worker that dies is told of at once, by a call of `on_worker_death`, so that the group need not wait for its session to
+time out. A worker that cannot go on (a mistake in usage, a record that must not be skipped, ...) ends the instance.
+Stopping has two steps: the first SIGTERM or SIGINT lets the workers commit and leave, a second one forces.
+
+Exit codes: 0 all workers ended as they should, 1 an error, 2 a mistake in usage, 3 fenced by another instance.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import connection
+from types import FrameType
+
+import structlog
+
+from kstreams_worker.config import Settings
+from kstreams_worker.observe.metrics import SupervisorMetrics
+from kstreams_worker.observe.status import StatusBoard
+from kstreams_worker.runtime.child import FatalMessage, WorkerSpec, WorkerTarget
+from kstreams_worker.runtime.restarts import RestartPolicy
+from kstreams_worker.runtime.worker_process import WorkerProcess
+
+log = structlog.get_logger(__name__)
+
+LOOP_DEADLINE_SECONDS = 60.0
+"""Turns of a worker's loop take milliseconds; a single slow record may take seconds. Beyond this it hangs."""
+FORCE_GRACE_SECONDS = 3.0
+"""Time for a worker to end in haste, after the second signal and before SIGKILL."""
+FATAL_GRACE_SECONDS = 30.0
+"""Time for the other workers to end when one of them cannot go on. Nobody is there to send a second signal."""
+STOP_REPORT_SECONDS = 5.0
+FAREWELL_TIMEOUT_SECONDS = 5.0
+"""How long an ending supervisor waits for calls of `on_worker_death` that are still under way."""
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+OnWorkerDeath = Callable[[int, str], None]
+"""Called with worker index and member id, in a thread of its own, when a worker died without leaving its group."""
+
+
+class Supervisor:
+    """Runs the workers of one instance until they have ended. Its loop is the thread that calls `run`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topology_ref: str,
+        workers: int,
+        *,
+        process_id: str,
+        instance: str = "",
+        target: WorkerTarget | None = None,
+        on_worker_death: OnWorkerDeath | None = None,
+        restart_policy: RestartPolicy | None = None,
+    ) -> None:
+        """`process_id` is the instance's, of its state directory. `target` runs in the worker processes (default: the
+        streams worker) and must be importable there."""
+        self._metrics = SupervisorMetrics()
+        self.board = StatusBoard(settings.application_id, workers, LOOP_DEADLINE_SECONDS, self._metrics.render)
+        self._on_worker_death = on_worker_death
+        self._workers = [
+            WorkerProcess(
+                WorkerSpec(settings, topology_ref, index, process_id, instance or socket.gethostname()),
+                target,
+                self.board,
+                restart_policy or RestartPolicy(),
+                self._fatal_message,
+            )
+            for index in range(workers)
+        ]
+        self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._lock = threading.Lock()
+        self._stop_requests = 0
+        self._fatal: FatalMessage | None = None
+        self._stop_level = 0
+        """How far the loop has gone in stopping: 1 asked, 2 asked again, 3 killed."""
+        self._kill_at: float | None = None
+        self._report_at: float | None = None
+        self._exit_code = 0
+        self._farewells: list[threading.Thread] = []
+
+    def run(self) -> int:
+        """Start the workers and look after them; returns the exit code once all have ended."""
+        try:
+            with self._signals():
+                for worker in self._workers:
+                    worker.start()
+                while self._unfinished():
+                    self._wait()
+                    self._turn()
+        finally:
+            self._kill_all()
+            for farewell in self._farewells:
+                farewell.join(FAREWELL_TIMEOUT_SECONDS)
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
+        return self._exit_code
+
+    def request_stop(self) -> None:
+        """Stop as on SIGTERM: gracefully at first, by force when called again. From any thread or signal handler."""
+        self._stop_requests += 1
+        self._wake()
+
+    def _turn(self) -> None:
+        self._metrics.workers.set(sum(worker.running for worker in self._workers))
+        for worker in self._workers:
+            if worker.ended:
+                self._worker_ended(worker)
+        with self._lock:
+            fatal = self._fatal
+        if fatal is not None and self._stop_level == 0:
+            self._begin_stop()
+            self._kill_at = time.monotonic() + FATAL_GRACE_SECONDS
+        if self._stop_requests > self._stop_level:
+            self._escalate()
+        now = time.monotonic()
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill()
+        if self._report_at is not None and now >= self._report_at:
+            self._report_at = now + STOP_REPORT_SECONDS
+            log.info("Still waiting for workers", workers=self._what_is_left())
+        for worker in self._workers:
+            if worker.start_at is not None and now >= worker.start_at:
+                log.info("Starting the worker again", worker=worker.index)
+                worker.start()
+
+    def _worker_ended(self, worker: WorkerProcess) -> None:
+        exit_code, ran_seconds = worker.reap()
+        facts = {"worker": worker.index, "exit_code": exit_code, "ran_seconds": round(ran_seconds, 1)}
+        graceful = exit_code == 0 or (self._stop_level == 1 and exit_code == -signal.SIGTERM)
+        if graceful:
+            log.info("Worker ended", **facts)
+            return
+        if worker.member_id:
+            self._say_farewell(worker.index, worker.member_id)
+        with self._lock:
+            fatal = self._fatal
+        if fatal is not None:
+            self._fail(fatal["exit_code"])
+            return
+        self._metrics.worker_exits_total.inc()
+        if self._stop_level > 0:
+            log.warning("Worker ended, and not as it should", **facts)
+            self._fail(1)
+        elif exit_code == 2:  # a mistake in usage stays one
+            log.error("Worker cannot be started; see its log", **facts)
+            self._give_up(exit_code)
+        else:
+            self._restart(worker, ran_seconds, facts)
+
+    def _restart(self, worker: WorkerProcess, ran_seconds: float, facts: dict[str, float]) -> None:
+        delay_seconds = worker.restarts.next_delay_seconds(ran_seconds)
+        if delay_seconds is None:
+            log.error("Worker ended too often; giving up", times=worker.restarts.failures, **facts)
+            self._give_up(1)
+            return
+        log.warning("Worker ended unexpectedly; it is started again", delay_seconds=delay_seconds, **facts)
+        worker.start_at = time.monotonic() + delay_seconds
+
+    def _give_up(self, exit_code: int) -> None:
+        self._fail(exit_code)
+        self._begin_stop()
+        self._kill_at = time.monotonic() + FATAL_GRACE_SECONDS
+
+    def _fail(self, exit_code: int) -> None:
+        """The first reason is the one that the exit code tells."""
+        self._exit_code = self._exit_code or exit_code
+
+    def _begin_stop(self) -> None:
+        self._stop_level = 1
+        self._stop_requests = max(self._stop_requests, 1)
+        self._report_at = time.monotonic() + STOP_REPORT_SECONDS
+        for worker in self._workers:
+            worker.start_at = None
+            worker.signal(signal.SIGTERM)
+
+    def _escalate(self) -> None:
+        if self._stop_level == 0:
+            log.info("Stopping: workers commit, close and leave; a second signal forces", workers=self._what_is_left())
+            self._begin_stop()
+        elif self._stop_level == 1:
+            log.warning("Forcing the workers to end", workers=self._what_is_left(), grace_seconds=FORCE_GRACE_SECONDS)
+            self._stop_level = 2
+            self._kill_at = time.monotonic() + FORCE_GRACE_SECONDS
+            for worker in self._workers:
+                worker.signal(signal.SIGTERM)
+        else:
+            self._kill()
+
+    def _kill(self) -> None:
+        self._stop_level = 3
+        self._kill_at = None
+        for worker in self._workers:
+            worker.signal(signal.SIGKILL)
+
+    def _kill_all(self) -> None:
+        """The last resort when the loop itself failed: no worker outlives its supervisor."""
+        for worker in self._workers:
+            if worker.running:
+                worker.signal(signal.SIGKILL)
+                worker.reap()
+
+    def _what_is_left(self) -> str:
+        """The workers that run, each with its state and number of tasks."""
+        return ", ".join(self._describe(worker.index) for worker in self._workers if worker.running) or "none"
+
+    def _describe(self, index: int) -> str:
+        status = self.board.status_of(index)
+        return f"{index} ({status['state']}, {len(status['tasks'])} tasks)" if status else f"{index} (starting)"
+
+    def _say_farewell(self, index: int, member_id: str) -> None:
+        if self._on_worker_death is None:
+            return
+        farewell = threading.Thread(
+            target=_call_safely, args=(self._on_worker_death, index, member_id), name=f"farewell-{index}", daemon=True
+        )
+        farewell.start()
+        self._farewells = [thread for thread in self._farewells if thread.is_alive()]
+        self._farewells.append(farewell)
+
+    def _fatal_message(self, index: int, message: FatalMessage) -> None:
+        """Called by a worker's reader thread."""
+        log.error(message["error"], worker=index, exit_code=message["exit_code"])
+        with self._lock:
+            self._fatal = self._fatal or message
+        self._wake()
+
+    def _unfinished(self) -> bool:
+        return any(worker.running or worker.start_at is not None for worker in self._workers)
+
+    def _wait(self) -> None:
+        """Until a process ends, something wakes the loop, or the next moment at which something is due."""
+        moments = [self._kill_at, self._report_at, *(worker.start_at for worker in self._workers)]
+        due = min((moment for moment in moments if moment is not None), default=None)
+        timeout_seconds = None if due is None else max(0.0, due - time.monotonic())
+        sentinels = [worker.sentinel for worker in self._workers if worker.running]
+        connection.wait([self._wake_reader, *sentinels], timeout_seconds)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_reader, 1024)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):  # full: it is awake; closed: it has ended
+            os.write(self._wake_writer, b"\0")
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Take over the stop signals, where they can be: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def handle(_number: int, _frame: FrameType | None) -> None:
+            self.request_stop()
+
+        before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _call_safely(on_worker_death: OnWorkerDeath, index: int, member_id: str) -> None:
+    try:
+        on_worker_death(index, member_id)
+    except Exception as error:
+        log.warning(
+            "Could not tell the group of a dead worker; its session will time out", worker=index, error=str(error)
+        )
