@@ -22,6 +22,7 @@ from types import FrameType
 import structlog
 
 from kstreams_worker.config import Settings
+from kstreams_worker.errors import UsageError
 from kstreams_worker.observe.metrics import SupervisorMetrics
 from kstreams_worker.observe.status import StatusBoard
 from kstreams_worker.runtime.child import FatalMessage, WorkerSpec, WorkerTarget
@@ -111,14 +112,10 @@ class Supervisor:
 
     def _turn(self) -> None:
         self._metrics.workers.set(sum(worker.running for worker in self._workers))
+        self._heed_fatal()
         for worker in self._workers:
             if worker.ended:
                 self._worker_ended(worker)
-        with self._lock:
-            fatal = self._fatal
-        if fatal is not None and self._stop_level == 0:
-            self._begin_stop()
-            self._kill_at = time.monotonic() + FATAL_GRACE_SECONDS
         if self._stop_requests > self._stop_level:
             self._escalate()
         now = time.monotonic()
@@ -132,25 +129,27 @@ class Supervisor:
                 log.info("Starting the worker again", worker=worker.index)
                 worker.start()
 
-    def _worker_ended(self, worker: WorkerProcess) -> None:
-        exit_code, ran_seconds = worker.reap()
-        facts = {"worker": worker.index, "exit_code": exit_code, "ran_seconds": round(ran_seconds, 1)}
-        graceful = exit_code == 0 or (self._stop_level == 1 and exit_code == -signal.SIGTERM)
-        if graceful:
-            log.info("Worker ended", **facts)
-            return
-        if worker.member_id:
-            self._say_farewell(worker.index, worker.member_id)
+    def _heed_fatal(self) -> None:
         with self._lock:
             fatal = self._fatal
-        if fatal is not None:
-            self._fail(fatal["exit_code"])
+        if fatal is not None and self._exit_code == 0:
+            self._give_up(fatal["exit_code"])
+
+    def _worker_ended(self, worker: WorkerProcess) -> None:
+        exit_code, ran_seconds = worker.reap()
+        self._heed_fatal()  # it may have been this worker's last message
+        stopping = self._stop_level > 0
+        facts = {"worker": worker.index, "exit_code": exit_code, "ran_seconds": round(ran_seconds, 1)}
+        if exit_code == 0 or (stopping and exit_code == -signal.SIGTERM):  # told to stop before it could listen
+            log.info("Worker ended", **facts)
             return
         self._metrics.worker_exits_total.inc()
-        if self._stop_level > 0:
-            log.warning("Worker ended, and not as it should", **facts)
+        if worker.member_id:
+            self._say_farewell(worker.index, worker.member_id)
+        if stopping:
+            log.warning("Worker ended with an error", **facts)
             self._fail(1)
-        elif exit_code == 2:  # a mistake in usage stays one
+        elif exit_code == UsageError.exit_code:  # it will be one the next time as well
             log.error("Worker cannot be started; see its log", **facts)
             self._give_up(exit_code)
         else:
@@ -167,8 +166,9 @@ class Supervisor:
 
     def _give_up(self, exit_code: int) -> None:
         self._fail(exit_code)
-        self._begin_stop()
-        self._kill_at = time.monotonic() + FATAL_GRACE_SECONDS
+        if self._stop_level == 0:
+            self._begin_stop()
+            self._kill_at = time.monotonic() + FATAL_GRACE_SECONDS
 
     def _fail(self, exit_code: int) -> None:
         """The first reason is the one that the exit code tells."""

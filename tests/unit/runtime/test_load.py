@@ -8,7 +8,6 @@ import pytest
 
 from kstreams_worker.errors import TopologyError, UsageError
 from kstreams_worker.runtime.load import load_topology
-from kstreams_worker.topology.builder import StreamsBuilder
 from kstreams_worker.topology.topology import Topology
 
 BUILDER = """
