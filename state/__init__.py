@@ -4,6 +4,7 @@ This package imports the standard library and rocksdict only. It starts no threa
 runtime hands it records and offsets. Start with `open_store` and `KeyValueStore`; directories are in `StateDirectory`.
 """
 
+from state.directory import DormantTask, StateDirectory
 from state.errors import (
     StateError,
     StateInUse,
@@ -15,6 +16,7 @@ from state.errors import (
 )
 from state.format import NO_TIMESTAMP, StoreFormat
 from state.opening import open_store
+from state.replace import prepared_path, replace_by_prepared
 from state.resources import StateResources
 from state.spec import Codec, StoreSpec
 from state.store import ChangelogRow, KeyValueStore
@@ -23,7 +25,9 @@ __all__ = [
     "NO_TIMESTAMP",
     "ChangelogRow",
     "Codec",
+    "DormantTask",
     "KeyValueStore",
+    "StateDirectory",
     "StateError",
     "StateInUse",
     "StateResources",
@@ -35,4 +39,6 @@ __all__ = [
     "StoreSpec",
     "UnsupportedStoreFormat",
     "open_store",
+    "prepared_path",
+    "replace_by_prepared",
 ]

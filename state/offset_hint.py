@@ -1,7 +1,7 @@
 """A small file beside a store's own ones that tells its changelog offset without opening RocksDB.
 
-It is written after a flush, so the store's true offset is never below it: the file may lag behind, as after a crash,
-but never promises too much. It lies in the store's directory and so goes wherever that goes.
+It exists only while the store is closed: opening removes it and a clean close writes it, so it is never out of date;
+after a crash it is missing. It lies in the store's directory and goes wherever that goes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,15 @@ def write_offset_hint(store_path: Path, changelog_offset: int | None) -> None:
         new = store_path / _NEW_FILE
         new.write_text(f"{changelog_offset}\n", encoding="ascii")
         new.replace(store_path / _FILE)
+
+
+def remove_offset_hint(store_path: Path) -> None:
+    """The store is about to change.
+
+    Raises:
+        OSError: the file cannot be removed.
+    """
+    (store_path / _FILE).unlink(missing_ok=True)
 
 
 def read_offset_hint(store_path: Path) -> int | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from state.format import StoreFormat
 from state.memory import MemoryBackend
+from state.replace import finish_replacement
 from state.resources import StateResources
 from state.rocks import RocksBackend
 from state.spec import StoreSpec
@@ -29,4 +30,5 @@ def open_store(
     """
     if not spec.persistent:
         return KeyValueStore(spec, MemoryBackend(), resources)
+    finish_replacement(path)
     return KeyValueStore(spec, RocksBackend(path, resources, new_format), resources)

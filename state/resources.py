@@ -26,18 +26,19 @@ class StateResources:
         self.cache_bytes = cache_bytes
         self.block_cache_bytes = block_cache_bytes
         self.write_buffer_bytes = write_buffer_bytes
-        self._open_stores = 0
+        self._open_stores: set[int] = set()
 
     @property
     def cache_share_bytes(self) -> int:
         """What one store may hold of `cache_bytes` now."""
-        return self.cache_bytes // max(1, self._open_stores)
+        return self.cache_bytes // max(1, len(self._open_stores))
 
-    def store_opened(self) -> None:
-        self._open_stores += 1
+    def store_opened(self, store: object) -> None:
+        """Count a store in. A set, since adding to one is safe from several threads."""
+        self._open_stores.add(id(store))
 
-    def store_closed(self) -> None:
-        self._open_stores -= 1
+    def store_closed(self, store: object) -> None:
+        self._open_stores.discard(id(store))
 
     @cached_property
     def block_cache(self) -> Cache:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     DBCompressionType,
     Options,
@@ -43,7 +44,7 @@ from state.format import (
     decode_meta,
     encode_meta,
 )
-from state.offset_hint import write_offset_hint
+from state.offset_hint import remove_offset_hint, write_offset_hint
 from state.resources import MIB, StateResources
 
 WRITE_BUFFER_BYTES = 8 * MIB
@@ -100,6 +101,7 @@ class RocksBackend:
         self._write_options.disable_wal = True
         self._write_options.no_slowdown = True
         try:
+            remove_offset_hint(path)
             self._db = Rdict(str(path), _options(resources))
         except Exception as error:
             raise translate(error, path, opening=True) from error
@@ -107,7 +109,7 @@ class RocksBackend:
         try:
             self._meta = self._read_meta(new_format)
         except Exception as error:
-            self._close_quietly()
+            self._release()
             if isinstance(error, StateError):
                 raise
             raise translate(error, path, opening=True) from error
@@ -208,16 +210,15 @@ class RocksBackend:
             self._db.flush(wait)
         except Exception as error:
             raise translate(error, self.path) from error
-        if wait:
-            write_offset_hint(self.path, self._meta.changelog_offset)
 
     def close(self) -> None:
         try:
             self.flush(wait=True)
         finally:
-            self._close_quietly()
+            self._release()
+        write_offset_hint(self.path, self._meta.changelog_offset)
 
-    def _close_quietly(self) -> None:
+    def _release(self) -> None:
         # The bound method keeps the database, and with it the lock, as an open iterator or handle would.
         self._get = _closed
         try:
@@ -228,6 +229,21 @@ class RocksBackend:
 
 def _closed(_key: bytes) -> Any:
     raise StateError("the store is closed")
+
+
+def read_changelog_offset(path: Path) -> int | None:
+    """The offset of a store that nobody has open, read without changing it; None if it cannot be read or has none."""
+    try:
+        database = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+    except Exception:  # damaged, or not a database: whoever opens it for use will say so
+        return None
+    try:
+        data = database.get(META_KEY)
+        return None if data is None else decode_meta(data, path).changelog_offset
+    except Exception:
+        return None
+    finally:
+        database.close()
 
 
 _DAMAGE = ("Corruption", "No such file or directory", "CURRENT file", "does not exist", "checksum mismatch")

@@ -11,6 +11,16 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 """As Kafka allows in topic names, since the changelog carries the store's name; no leading dot, since a directory does too."""
 
 
+DAMAGED_INFIX = ".damaged-"
+_RESERVED = re.compile(r".*(\.damaged-.*|\.prepared|\.replaced)")
+"""What directories beside a store's own are called."""
+
+
+def is_store_name(name: str) -> bool:
+    """Whether a store may have this name, and so whether a directory of this name may be a store."""
+    return _NAME.fullmatch(name) is not None and _RESERVED.fullmatch(name) is None
+
+
 @dataclass(frozen=True, slots=True)
 class Codec:
     """A pair of functions between values and bytes; `decode(encode(value)) == value`. Neither is called with None."""
@@ -46,9 +56,10 @@ class StoreSpec:
     """False: the store lives in memory only, and is restored from its changelog each time it is opened."""
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not is_store_name(self.name):
             raise ValueError(
-                f"store name {self.name!r}: use 1 to 200 letters, digits, '.', '_' or '-', not starting with a dot"
+                f"store name {self.name!r}: use 1 to 200 letters, digits, '.', '_' or '-', not starting with a dot and "
+                "not ending in .prepared, .replaced or .damaged-..."
             )
 
     def changelog_topic(self, application_id: str) -> str:

@@ -86,7 +86,7 @@ class KeyValueStore:
         self._unwritten_order = KeyOrder(self._unwritten)
         self._scans: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
         self._closed = False
-        resources.store_opened()
+        resources.store_opened(self)
 
     # -- reading and changing ---------------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class KeyValueStore:
         if self._closed:
             return
         self._closed = True
-        self._resources.store_closed()
+        self._resources.store_closed(self)
         self.abort()
         for scan in list(self._scans):
             scan.close()
