@@ -1,0 +1,1 @@
+"""For tests of topologies: `from kstreams_worker.testing.driver import TopologyTestDriver`."""
