@@ -16,9 +16,8 @@ from kstreams_worker.observe.levels import parse_levels
 
 MIB = 1024 * 1024
 
-_APPLICATION_ID = re.compile(
-    r"[a-zA-Z0-9._-]{1,200}"
-)  # topic names are made from it, and Kafka's limit for those is 249
+# Topic names are made from it, and Kafka's limit for those is 249; also the name of a directory.
+_APPLICATION_ID = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,199}")
 _HOST_AND_PORT = re.compile(r"[^\s,/]+:\d{1,5}")
 
 
@@ -28,7 +27,9 @@ def _no_value(value: object) -> object:
 
 def _application_id(value: str) -> str:
     if not _APPLICATION_ID.fullmatch(value):
-        raise ValueError("may have letters, digits, '.', '_' and '-' only, at most 200: topic names are made from it")
+        raise ValueError(
+            "may have letters, digits, '.', '_' and '-' only, no '.' at the start, at most 200: topics are named after it"
+        )
     return value
 
 

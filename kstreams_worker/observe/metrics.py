@@ -9,10 +9,11 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import generate_latest
+
+from kstreams_worker.observe.versions import package_version
 
 # Each counter and histogram would otherwise come with a second series holding its creation time: half of all lines.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -25,14 +26,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 SUPERVISOR = "supervisor"
 """The label `worker` of the supervisor's own series; the others carry the worker's index."""
-
-
-def package_version() -> str:
-    """The installed version of this package."""
-    try:
-        return version("kstreams-worker")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "unknown"
 
 
 class WorkerMetrics:

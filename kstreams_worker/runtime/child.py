@@ -2,8 +2,8 @@
 
 Between the two is one duplex pipe. The worker sends messages (`StatusMessage`, `MemberMessage`, `FatalMessage`); the
 supervisor sends nothing, and the end of the pipe tells the worker that it is alone. Orders come as signals: SIGTERM
-asks for a graceful stop, a second SIGTERM for a hasty one. SIGINT is ignored in workers, since a terminal sends it to
-all processes at once; the supervisor translates it.
+asks for a graceful stop, and may come more than once. SIGINT is ignored in workers, since a terminal sends it to all
+processes at once; the supervisor translates it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WorkerSpec:
     """From 0, stable over restarts of the worker."""
     process_id: str
     """UUID of the instance, kept in its state directory."""
-    instance_name: str
+    instance: str
     """Host or pod name, for people."""
 
 

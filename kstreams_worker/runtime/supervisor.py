@@ -10,6 +10,7 @@ Exit codes: 0 all workers ended as they should, 1 an error, 2 a mistake in usage
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -40,6 +41,9 @@ FATAL_GRACE_SECONDS = 30.0
 STOP_REPORT_SECONDS = 5.0
 FAREWELL_TIMEOUT_SECONDS = 5.0
 """How long an ending supervisor waits for calls of `on_worker_death` that are still under way."""
+
+SAME_REQUEST_SECONDS = 0.5
+"""Signals so close together are one request: `timeout` and some service managers signal a process and then its group."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -257,8 +261,14 @@ class Supervisor:
             yield
             return
 
+        heard_at = -math.inf
+
         def handle(_number: int, _frame: FrameType | None) -> None:
-            self.request_stop()
+            nonlocal heard_at
+            now = time.monotonic()
+            if now - heard_at >= SAME_REQUEST_SECONDS:
+                heard_at = now
+                self.request_stop()
 
         before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
         try:

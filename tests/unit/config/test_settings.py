@@ -106,6 +106,7 @@ def test_all_problems_are_told_at_once_with_their_sources() -> None:
     ("name", "value"),
     [
         ("application_id", "spaces are bad"),
+        ("application_id", ".."),
         ("bootstrap_servers", "broker"),
         ("bootstrap_servers", "a:1,,b:2"),
         ("stream_imbalance_percentage", 0),

@@ -1,0 +1,54 @@
+"""The command line. Commands import what they need when they run, so that `--help` answers at once.
+
+Every error is one line on standard error that says what to do next, and an exit code: 1 for an error, 2 for a mistake in
+usage, 3 when another instance has taken our place. Tracebacks are shown on request, by KSTREAMS_DEBUG=1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from kstreams_worker.cli import broker, run, show
+from kstreams_worker.errors import KStreamsError
+
+app = typer.Typer(
+    name="kstreams-worker",
+    help="Streams workers on Kafka: scale, swap and upgrade them without stopping the processing.",
+    epilog="Settings come from flags, then the environment (KSTREAMS_...), then the file of --config.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run.run)
+app.command("topology")(show.topology)
+app.command("config")(show.config)
+app.command("version")(show.version)
+app.add_typer(broker.app)
+
+
+def main() -> None:
+    """Entry point of the command `kstreams-worker`."""
+    try:
+        app()
+    except KStreamsError as error:
+        _end(f"error: {error}", error.exit_code)
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}:{frame.lineno}"
+        _end(
+            f"error: unexpected {type(error).__name__} at {place}: {error}; "
+            "run again with KSTREAMS_DEBUG=1 for the traceback, and report it",
+            1,
+        )
+
+
+def _end(line: str, exit_code: int) -> None:
+    if os.environ.get("KSTREAMS_DEBUG"):
+        traceback.print_exc()
+    print(line, file=sys.stderr)
+    sys.exit(exit_code)
