@@ -34,6 +34,7 @@ class CoordinatorHooks:
     on_prepare: Callable[[], Awaitable[None]]
     on_lost: Callable[[str], Awaitable[None]]
     on_assigned: Callable[[GroupGeneration, bytes, bool, float], None]
+    on_member_id: Callable[[str], None]
 
 
 class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
@@ -73,6 +74,7 @@ class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
         if not self._generation.is_lost():
             self._lost_because = f"generation {self._generation.generation_id} is over for {self._generation.member_id}"
         super().reset_generation(member_id)
+        self._hooks.on_member_id(member_id)
         self.wakeup.notify()
 
     async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: float | None = None) -> None:
@@ -105,6 +107,7 @@ class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
     def _process_join_group_response(self, response: Any, send_time: float) -> Any:
         answer = super()._process_join_group_response(response, send_time)
         self.is_leader = answer.leader == answer.member_id
+        self._hooks.on_member_id(answer.member_id)
         self.machine.fire(MemberEvent.JOINED)
         return answer
 

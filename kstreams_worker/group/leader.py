@@ -7,13 +7,13 @@ pure and fast, and each call to the brokers has a deadline.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
 
 from assignor.assign import assign
-from assignor.explain import summary
 from assignor.model import (
     Assignment,
     AssignmentError,
@@ -21,6 +21,7 @@ from assignor.model import (
     GroupSnapshot,
     LeaderMemory,
     MemberId,
+    MoveCase,
     RoundResult,
     Subscription,
     TaskId,
@@ -76,7 +77,8 @@ class Leader:
         result = assign(snapshot)
         self._memory = result.memory
         self.last_round = result
-        log.info("round assigned", generation=generation, members=len(members), **summary(result))
+        moves = Counter(decision.case.value for decision in result.decisions if decision.case is not MoveCase.KEEP)
+        log.info("round assigned", generation=generation, members=len(members), tasks=len(tasks), **moves)
         unreadable = Assignment(
             error=AssignmentError.ASSIGNMENT_FAILED,
             error_text="the leader cannot read this member's metadata: all members of a group must run compatible versions",

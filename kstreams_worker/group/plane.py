@@ -71,6 +71,8 @@ class GroupPlane:
         tell: Callable[[GroupEvent], None],
     ) -> None:
         self._tell = tell
+        self.on_member_id: Callable[[str], None] = lambda _: None
+        """Called on the I/O thread whenever the broker gives this member another id; empty: it has none now."""
         self._group_id = group_id
         self._leader = leader
         self._lock = threading.Lock()
@@ -91,6 +93,7 @@ class GroupPlane:
                 on_prepare=self._prepare,
                 on_lost=self._lost,
                 on_assigned=self._assigned,
+                on_member_id=lambda member_id: self.on_member_id(member_id),
             ),
             protocol_type,
             group_id=group_id,

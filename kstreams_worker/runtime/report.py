@@ -13,7 +13,7 @@ from kstreams_worker.tasks.states import Role, TaskState
 from kstreams_worker.tasks.task import Task
 
 
-class Reporter:
+class StatusSource:
     """Called by one thread beside the loop. It reads plain attributes that the loop replaces, and owns nothing."""
 
     def __init__(self, wiring: Wiring) -> None:

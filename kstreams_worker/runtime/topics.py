@@ -50,16 +50,20 @@ class TopologyTopics:
     def all_source_topics(self) -> list[str]:
         return sorted({topic for sub in self._topology.subtopologies for topic in self.source_topics(sub)})
 
-    def input_counts(self) -> dict[str, int]:
-        """Partitions of each source topic that exists now."""
-        return self._admin.partition_counts(self.all_source_topics())
+    def all_topics(self) -> list[str]:
+        """Every topic that must exist for the topology to run, but for the changelogs."""
+        return sorted({*self.external_topics(), *self.all_source_topics()})
+
+    def counts(self) -> dict[str, int]:
+        """Partitions of each of these topics that exists now."""
+        return self._admin.partition_counts(self.all_topics())
 
     def tasks(self) -> Mapping[TaskId, bool]:
         """Every task and whether it is stateful. Creates missing internal topics.
 
         Raises TopicsMissing, TopicsUnsuitable, BrokerError.
         """
-        names = [*self.external_topics(), *self.all_source_topics(), *self._changelogs()]
+        names = [*self.all_topics(), *self._changelogs()]
         existing = self._admin.partition_counts(names)
         missing = [topic for topic in self.external_topics() if topic not in existing]
         if missing:

@@ -15,7 +15,6 @@ from kstreams_worker.topology.records import Headers, OutputRow, RecordBatch
 log = structlog.get_logger(__name__)
 
 Policy = Literal["fail", "skip", "dead_letter"]
-OnUndecodable = Callable[[RecordBatch, int, Literal["key", "value"], Exception], None]
 
 LOG_LINES_MAX = 100
 """Log lines about undecodable records of one worker; the metric goes on counting."""
@@ -36,7 +35,7 @@ class UndecodablePolicy:
         self._dead_letter = dead_letter
         self._lines = 0
 
-    def __call__(self, batch: RecordBatch, index: int, part: Literal["key", "value"], error: Exception) -> None:
+    def __call__(self, batch: RecordBatch, index: int, part: str, error: Exception) -> None:
         """Raises RecordError under the policy `fail`."""
         self._metrics.record_errors_total.labels("deserialize", self._policy).inc()
         offset = batch.offsets[index]

@@ -201,7 +201,7 @@ class Wiring:
         sub = self.topology.subtopologies[task_id.subtopology]
         topics = self.topics.source_topics(sub)
         if any(task_id.partition >= self._input_counts.get(topic, 0) for topic in topics):
-            self._input_counts = self.topics.input_counts()
+            self._input_counts = self.topics.counts()
         inputs = tuple(
             (topic, task_id.partition) for topic in topics if task_id.partition < self._input_counts.get(topic, 0)
         )
@@ -239,4 +239,3 @@ class Wiring:
             [(topic, partition) for topic, partition in changelogs if partition < existing.get(topic, 0)],
             committed=self.exactly_once,
         )
-

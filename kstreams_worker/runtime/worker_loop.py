@@ -14,7 +14,7 @@ from typing import Protocol
 
 import structlog
 
-from assignor.model import Assignment, AssignmentError, CopyState, TaskId, WorkerId
+from assignor.model import Assignment, AssignmentError, CopyState, Subscription, TaskId, WorkerId
 from kstreams_worker.errors import GroupError, TopicError
 from kstreams_worker.group.events import Assigned, GroupEvent, GroupFailed, MembershipLost, PrepareRound
 from kstreams_worker.io.failures import ProducerFenced
@@ -39,7 +39,9 @@ STALL_S = 1.0
 class Group(Protocol):
     """What the loop needs of the group plane."""
 
-    def publish(self, said: object, being_learned: frozenset[TaskId], *, applied: Assignment | None = None) -> None: ...
+    def publish(
+        self, said: Subscription, being_learned: frozenset[TaskId], *, applied: Assignment | None = None
+    ) -> None: ...
     def prepared(self, event: PrepareRound) -> None: ...
     def dropped(self) -> None: ...
     def request_rejoin(self, reason: str) -> None: ...

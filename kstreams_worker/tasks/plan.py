@@ -103,7 +103,8 @@ def subscription(
 
     A task that is FINISHING counts as active: it was given to this worker, which goes on taking it over through the round.
     """
-    active, suspended = set(), set()
+    active: set[TaskId] = set()
+    suspended: set[TaskId] = set()
     learners: dict[TaskId, CopyState] = {}
     standbys: dict[TaskId, CopyState] = {}
     for task, view in tasks.items():

@@ -26,10 +26,9 @@ class RecordBatch:
         return len(self.values)
 
 
-class OutputRow(TypedDict, total=False):
+class OutputRow(TypedDict):
     """One record to produce, in the form that the producer takes batches in."""
 
     key: bytes | None
     value: bytes | None
     timestamp: int
-    partition: int

@@ -1,0 +1,84 @@
+"""A worker process: load, wire, join, process until told to stop, close.
+
+Closing, in order: the loop commits; the group is left, so that others can take over at once; the stores are closed.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from multiprocessing.connection import Connection
+from uuid import UUID
+
+import structlog
+
+from kstreams_worker.observe.log import set_log_context
+from kstreams_worker.runtime.child import MessageSender, ParentWatch, WorkerSpec
+from kstreams_worker.runtime.load import load_topology
+from kstreams_worker.runtime.report import StatusSource
+from kstreams_worker.runtime.task_files import TaskFiles
+from kstreams_worker.runtime.topic_watch import TopicWatch
+from kstreams_worker.runtime.wiring import Wiring, WorkerName
+
+log = structlog.get_logger(__name__)
+
+REPORT_INTERVAL_S = 1.0
+STOP_TIMEOUT_S = 10.0
+
+
+def run_worker(spec: WorkerSpec, connection: Connection) -> int:
+    """Run one worker until it is told to stop; returns the process's exit code. Raises KStreamsError."""
+    settings = spec.settings
+    topology = load_topology(spec.topology_ref)
+    name = WorkerName(UUID(spec.process_id).bytes, spec.worker_index, spec.instance)
+    files = TaskFiles(settings, topology)
+    wiring = Wiring(settings, topology, name, files)
+    loop = wiring.loop
+    signal.signal(signal.SIGTERM, lambda *_: loop.stop())
+    ParentWatch(connection, loop.stop).start()
+    reports = Reports(wiring, MessageSender(connection))
+    watch = TopicWatch(wiring.topics, wiring.plane)
+    loop.publish_first()
+    wiring.updater.start()
+    reports.start()
+    try:
+        wiring.plane.start()
+        watch.start()
+        loop.run()
+    finally:
+        watch.stop()
+        wiring.plane.close()
+        loop.close_tasks()
+        wiring.updater.stop(STOP_TIMEOUT_S)
+        reports.stop()
+        log.info("worker closed")
+    return 0
+
+
+class Reports(threading.Thread):
+    """Tells the supervisor about once a second how the worker is, and at once when its member id changes."""
+
+    def __init__(self, wiring: Wiring, sender: MessageSender) -> None:
+        super().__init__(name="reports", daemon=True)
+        self._wiring = wiring
+        self._source = StatusSource(wiring)
+        self._sender = sender
+        self._stopping = threading.Event()
+        self._member_id = ""
+        wiring.plane.on_member_id = self._tell_member
+
+    def run(self) -> None:
+        while not self._stopping.wait(REPORT_INTERVAL_S):
+            self._sender.status(self._source.status(), self._source.metrics_text())
+
+    def _tell_member(self, member_id: str) -> None:
+        """On the group plane's thread: only hands the id on."""
+        set_log_context(member=member_id or None)
+        self._sender.member(member_id)
+
+    def stop(self) -> None:
+        """Send a last status and end."""
+        self._stopping.set()
+        self.join(STOP_TIMEOUT_S)
+        self._sender.member("")
+        self._sender.close()
