@@ -130,29 +130,21 @@ def _emit_source(chain: Chain, node: SourceNode) -> str:
         if _uses_timers(chain, node):
             with code.nested(f"if {code.use(time)} >= clock.due:"):
                 code.line(f"clock.advance({time.name})")
-    columns = [
-        (slot.name, column)
-        for slot, column in (
-            (raw_key, "raw_keys"),
-            (key, "keys"),
-            (raw_value, "raw_values"),
-            (value, "values"),
-            (time, "times"),
-        )
-        if slot.used
-    ]
-    columns = list(dict.fromkeys(columns)) or [("raw_value", "raw_values")]
+    offered = {"raw_keys": raw_key, "raw_values": raw_value, "times": time}
+    offered |= {} if plain_key else {"keys": key}
+    offered |= {} if plain_value else {"values": value}
+    columns = {column: slot.name for column, slot in offered.items() if slot.used} or {"raw_values": "raw_value"}
     code.step = node
     with code.apart(2) as body:
         code.line("raw_keys, raw_values, times, kept = batch.keys, batch.values, batch.timestamps_ms, None")
         _emit_decoding(chain, node, key_wanted=key.used)
-        (_, first), *others = columns
+        first, *others = columns
         code.line(f"position = iter({first})")
         if _uses_timers(chain, node):
             code.line("cursor.enter(batch, position, kept)")
-        walked = f"zip({', '.join(['position', *(column for _, column in others)])})" if others else "position"
+        walked = f"zip({', '.join(['position', *others])})" if others else "position"
         with code.nested("try:"):
-            code.line(f"for {', '.join(variable for variable, _ in columns)} in {walked}:")
+            code.line(f"for {', '.join(columns.values())} in {walked}:")
             code.lines(loop or [Line(4, "pass", node)])
         with code.nested("except Exception as error:"):
             code.line(f"index = len({first}) - length_hint(position) - 1")
