@@ -108,10 +108,12 @@ def test_a_worker_that_crashes_again_and_again_is_given_up(tmp_path: Path, notes
 
 def test_a_fatal_error_of_one_worker_stops_all_and_gives_its_exit_code(tmp_path: Path, notes: Notes) -> None:
     """Starting again would meet the same record; the other worker stops in order."""
+    worker_targets.make_pipe(tmp_path, "go")
     running = Running(tmp_path, worker_targets.record_that_cannot_be_processed, workers=2)
-    assert running.join() == 1
     assert notes.next().startswith("up 0")
+    (tmp_path / "go").open("w").close()
     assert notes.next() == "stopped 0"
+    assert running.join() == 1
 
 
 def test_a_mistake_in_usage_is_not_tried_again(tmp_path: Path, notes: Notes) -> None:

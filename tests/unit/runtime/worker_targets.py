@@ -58,6 +58,7 @@ def waits_for_sigterm(spec: WorkerSpec, connection: Connection) -> int:
 def record_that_cannot_be_processed(spec: WorkerSpec, connection: Connection) -> int:
     if spec.worker_index == 0:
         return waits_for_sigterm(spec, connection)
+    (spec.settings.state_dir / "go").open().close()  # a named pipe: waits for the test
     raise RecordError("not an order", "orders", 3, 5)
 
 
@@ -107,3 +108,14 @@ def supervise(directory: str) -> None:
     """Main of a process that is a supervisor, for the tests of real signals."""
     settings = Settings(application_id="orders", bootstrap_servers="none:1", state_dir=Path(directory))
     sys.exit(Supervisor(settings, "n:n", 2, process_id="p", target=waits_for_sigterm).run())
+
+
+def make_pipe(directory: Path, name: str) -> None:
+    """A named pipe: who opens it waits for the other side."""
+    os.mkfifo(directory / name)
+
+
+def ends_after_a_go(spec: WorkerSpec, _connection: Connection) -> int:
+    (spec.settings.state_dir / "up").open("w").close()
+    (spec.settings.state_dir / "go").open().close()
+    return 0
