@@ -11,10 +11,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import kafka.errors as kafka_errors
 import structlog
+from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
@@ -82,7 +84,9 @@ class GroupPlane:
         self._answer: Any = None
         self._closing = False
         self._heartbeat_interval_s = heartbeat_interval_ms / 1000
-        self._joining_since = 0.0
+        self._joining_since: float | None = None
+        self._committing = False
+        self._commit_ended: Any = None
         self._servers = client_config["bootstrap_servers"]
         self._client = KafkaNetClient(**{**client_config, "client_id": client_id})
         self._coordinator = StreamCoordinator(
@@ -161,18 +165,28 @@ class GroupPlane:
     def is_leader(self) -> bool:
         return self._coordinator.is_leader and self.state is MemberState.STABLE
 
-    def may_commit(self) -> bool:
-        """Whether the broker can be expected to accept offsets now.
+    def begin_commit(self) -> bool:
+        """Ask to commit offsets. True: no join is sent until `end_commit`. False: a round is on, commit later.
 
-        Between JoinGroup's answer and SyncGroup it refuses them. While the join is still open it accepts the old
-        generation's; but the answer may be on its way, so a commit also waits out the time that a round usually takes.
+        The broker takes the old generation's offsets until all members have joined, and no others until the round has
+        ended. A join that takes longer than rounds do waits for some slow member: then a commit is tried all the same,
+        and is undone in the rare case that the round ends at that very moment.
         """
-        state = self.state
-        if state is MemberState.STABLE or state is MemberState.PREPARING:
+        with self._lock:
+            since = self._joining_since
+            waited_long = since is not None and time.monotonic() - since > 2 * self._heartbeat_interval_s
+            if since is not None and not (waited_long and self.state is MemberState.JOINING):
+                return False
+            self._committing = True
             return True
-        if state is MemberState.JOINING:
-            return time.monotonic() - self._joining_since > 2 * self._heartbeat_interval_s
-        return False
+
+    def end_commit(self) -> None:
+        """The commit that was begun is over, one way or the other."""
+        with self._lock:
+            self._committing = False
+            waiting, self._commit_ended = self._commit_ended, None
+        if waiting is not None:
+            self._client._net.call_soon_threadsafe(lambda: waiting.success(None))
 
     def commit_offsets(self, offsets: Mapping[Partition, int], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Commit with this member's generation. Raises CommitRefused, GroupError (fenced), BrokerError."""
@@ -268,9 +282,7 @@ class GroupPlane:
                 if self._coordinator.need_rejoin() and self._published is not None:
                     await self._coordinator.ensure_active_group_async()
                 await self._coordinator.wakeup(IDLE_WAIT_S)
-            except Exception as error:
-                if self._closing:
-                    return
+            except Exception as error:  # noqa: BLE001
                 if isinstance(error, kafka_errors.KafkaError) and _is_passing(error):
                     log.warning("group trouble", error=str(error) or type(error).__name__)
                     await self._client._net.sleep(IDLE_WAIT_S)
@@ -283,7 +295,6 @@ class GroupPlane:
             if self._published is None:
                 raise RuntimeError("joined before anything was published")
             said = with_unapplied(self._published, self._unapplied)
-        self._joining_since = time.monotonic()
         return encode_subscription(said)
 
     def _assign(self, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:
@@ -301,14 +312,21 @@ class GroupPlane:
         if must_ask:
             event = PrepareRound(deadline=time.monotonic() + PREPARE_TIMEOUT_S)
             await self._ask_loop(event, PREPARE_TIMEOUT_S)
+        deadline = time.monotonic() + PREPARE_TIMEOUT_S
+        while True:
+            with self._lock:
+                if not self._committing or time.monotonic() > deadline:
+                    self._joining_since = time.monotonic()
+                    return
+                self._commit_ended = ended = Future()
+            with suppress(kafka_errors.KafkaTimeoutError):
+                await self._client._manager.wait_for(ended, PREPARE_TIMEOUT_S * 1000)
 
     async def _lost(self, reason: str) -> None:
         # Nobody waits for a member that is out, so this waits for as long as the loop needs.
         await self._ask_loop(MembershipLost(reason), None)
 
     async def _ask_loop(self, event: GroupEvent, timeout_s: float | None) -> None:
-        from kafka.future import Future  # noqa: PLC0415 - only here
-
         self._answer = Future()
         self._tell(event)
         try:
@@ -334,6 +352,7 @@ class GroupPlane:
             return
         with self._lock:
             self._unapplied = assignment
+            self._joining_since = None
         self._tell(Assigned(membership, assignment, is_leader, round_s))
 
 

@@ -37,7 +37,9 @@ def load_topology(reference: str) -> Topology:
     if isinstance(found, Topology):
         return found
     if not callable(found):
-        raise UsageError(f"{reference} is of type {type(found).__name__}, not a Topology; call build() on the StreamsBuilder")
+        raise UsageError(
+            f"{reference} is of type {type(found).__name__}, not a Topology; call build() on the StreamsBuilder"
+        )
     if (needed := _parameters(found)) is not None:
         raise UsageError(f"{reference}{needed} needs arguments; it must be callable without any")
     try:

@@ -42,7 +42,9 @@ class InputReader(Protocol):
 class CommitGate:
     """The group's say in a commit: whether the broker would take offsets now, and as whom."""
 
-    may_commit: Callable[[], bool]
+    begin: Callable[[], bool]
+    """False: a round is on, and the broker would refuse. True: the round waits until `end`."""
+    end: Callable[[], None]
     generation: Callable[[], Generation]
     commit_offsets: Callable[[Mapping[Partition, int]], bool] | None
     """At least once: commit the offsets; False when the broker would not take them just now. None: transactions do it."""
@@ -137,8 +139,14 @@ class Processor:
         tasks = [task for task in self.running if task.has_progress]
         if not tasks:
             return True
-        if not self._gate.may_commit():
+        if not self._gate.begin():
             return False
+        try:
+            return self._commit(tasks)
+        finally:
+            self._gate.end()
+
+    def _commit(self, tasks: list[Task]) -> bool:
         started = time.perf_counter()
         changelog_ends: dict[Partition, int] = {}
         try:

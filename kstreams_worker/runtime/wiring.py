@@ -21,6 +21,7 @@ from kstreams_worker.io.producer import PlainProducer, TransactionalProducer, fe
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import RestoreEvent
 from kstreams_worker.restore.updater import Sources, Updater
+from kstreams_worker.runtime.names import transactional_id
 from kstreams_worker.runtime.processor import CommitGate, Processor
 from kstreams_worker.runtime.task_files import TaskFiles
 from kstreams_worker.runtime.topics import TopologyTopics
@@ -52,11 +53,6 @@ class WorkerName:
     @property
     def id(self) -> WorkerId:
         return WorkerId(InstanceId(self.process_id), self.index)
-
-
-def transactional_id(application_id: str, worker: WorkerId) -> str:
-    """The same for a worker and its successor in the same place, so that the successor fences it."""
-    return f"{application_id}-{worker.instance.hex()}-{worker.index}"
 
 
 class Wiring:
@@ -177,7 +173,7 @@ class Wiring:
         return Processor(
             reader,
             self._producer,
-            CommitGate(self.plane.may_commit, lambda: self.plane.generation, commit_offsets),
+            CommitGate(self.plane.begin_commit, self.plane.end_commit, lambda: self.plane.generation, commit_offsets),
             self.metrics,
             max_records=settings.poll_max_records,
             max_dirty_bytes=settings.task_buffer_max_bytes,
