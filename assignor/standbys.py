@@ -9,7 +9,7 @@ disk, then to where most room is.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
+from itertools import chain, islice
 
 from assignor.model import TaskId
 from assignor.plan import Plan
@@ -93,18 +93,22 @@ class _Standbys:
                 self._copies[task] -= 1
 
     def _missing(self) -> dict[TaskId, int]:
-        """How many copies each task still needs and can have: every copy takes an instance of its own."""
+        """How many copies each task still needs and can have: every copy takes an instance of its own.
+
+        The tasks of one owner follow each other, so that their copies go to different instances one after the other: if
+        the owner dies, many share its load.
+        """
         plan, wanted, copies = self._plan, self._wanted, self._copies
         instances = len(plan.roster.receiving)
-        missing: dict[TaskId, int] = {}
+        missing: list[list[tuple[TaskId, int]]] = [[] for _ in range(len(plan.roster.instances) + 1)]
         for task in sorted(plan.holdings.stateful):
             has = copies[task] + (task in plan.learner)
             if has < wanted:
                 owner = plan.owner.get(task) or plan.holdings.holder(task)
                 elsewhere = instances - has - (owner is not None and owner.instance.receives)
                 if elsewhere > 0:
-                    missing[task] = min(wanted - has, elsewhere)
-        return missing
+                    missing[owner.instance.rank if owner else -1].append((task, min(wanted - has, elsewhere)))
+        return dict(chain.from_iterable(missing))
 
     def _add_warm(self, missing: dict[TaskId, int], loads: Loads) -> dict[TaskId, int]:
         """Use state that is on an instance already. Returns what is still missing."""
@@ -148,16 +152,16 @@ class _Standbys:
                     self._add(task, loads.roomiest_worker(instance), loads)
 
     def _deal(self, missing: dict[TaskId, int], loads: Loads) -> None:
-        """Copies of a task on a good part of all instances: keep these in order, which is cheap as it changes little."""
+        """Copies of a task on a good part of all instances: go through all of them in order of their room."""
         by_room = sorted(self._plan.roster.receiving, key=loads.instance_room)
-        order = [each.rank for each in by_room]
+        ranks = [each.rank for each in by_room]
         capacity = {each.rank: each.capacity for each in by_room}
-        load = {each: loads.of_instance[each] for each in order}
-        room = {each: (2 * load[each] + 1) / capacity[each] for each in order}
-        dealt: dict[int, list[TaskId]] = {each: [] for each in order}
+        load = {each: loads.of_instance[each] for each in ranks}
+        room = {each: (2 * load[each] + 1) / capacity[each] for each in ranks}
+        dealt: dict[int, list[TaskId]] = {each: [] for each in ranks}
         occupied = self._occupied
         for task, count in missing.items():
-            order.sort(key=room.__getitem__)
+            order = sorted(ranks, key=room.__getitem__)
             for rank in islice((rank for rank in order if task not in occupied[rank]), count):
                 load[rank] += 1
                 room[rank] = (2 * load[rank] + 1) / capacity[rank]
