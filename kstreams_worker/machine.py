@@ -39,3 +39,14 @@ class Machine(Generic[S, E]):
             raise IllegalEvent(self._name, self.state, event)
         self.state = following
         return following
+
+
+def mermaid(table: Table[S, E]) -> str:
+    """The table as a Mermaid state diagram; the pictures in ARCHITECTURE.md are made by this."""
+    lines = ["stateDiagram-v2"]
+    for state, events in table.items():
+        following: dict[S, list[str]] = {}
+        for event, target in events.items():
+            following.setdefault(target, []).append(event.name.lower())
+        lines += [f"    {state.name} --> {target.name}: {', '.join(names)}" for target, names in following.items()]
+    return "\n".join(lines) + "\n"
