@@ -1,18 +1,21 @@
 """A task's key-value store: uncommitted entries above committed ones, above the records that a backend keeps.
 
-Layers, newest first; each key is looked up in that order:
+Layers, newest first:
 
-    dirty       uncommitted: decoded entries that processing changes in place. Dropped by `abort`.
-    clean       committed: a bounded cache of decoded entries. An entry that processing asks for moves to `dirty`, so
-                that what a user's function does to a value in place is gone with it after an `abort`.
-    unwritten   committed, newer than the backend: encoded values, gathered over several commits.
+    dirty       uncommitted: the entries that processing has loaded or set since the last commit.
+    cached      committed entries, decoded, bounded in bytes. A dirty entry is in here too, as the same object. Those that
+                the backend does not have yet carry their encoded value along.
+    restored    changelog records on their way to the backend.
     backend     RocksDB (or memory), with the changelog offset that its records stand for.
 
 The commit protocol is `stage` (encode; gives the changelog rows), then `commit` once the transaction with those rows is
 committed, or `abort`. So the backend never holds uncommitted data, and a crash costs a replay of the changelog's tail:
-at most about `REPLAY_RECORDS_MAX` records plus one commit. Writing to the backend once in several commits spares most
-of its work where the same keys change again and again, and replay after a crash was needed anyhow, since RocksDB runs
-without its own log.
+about `REPLAY_RECORDS_MAX` records at most. Committed entries are written to the backend not at each commit but when they
+have grown many: that spares most of its work where the same keys change again and again, and the replay after a crash
+would be needed anyhow, since RocksDB runs without its own log.
+
+Everything here is bound by cache misses of the processor, so a key costs as few look-ups as possible: an entry stays
+where it is through commits, and a commit goes over the dirty entries once, in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from state.resources import StateResources
 from state.spec import StoreSpec
 
 Entry = list[Any]
-"""`[value, timestamp_ms]`: a decoded value (None: absent) and its record's timestamp (`NO_TIMESTAMP`: absent or unknown)."""
+"""`[value, timestamp_ms, unwritten]`. The first two are for processing to read and change: the decoded value (None: the
+key is absent) and its record's timestamp (`NO_TIMESTAMP`: absent or unknown). The third is the store's own: the committed
+state as the backend will get it, `(encoded value, timestamp_ms)`; None if the backend has it."""
 
 
 class ChangelogRow(TypedDict):
@@ -44,15 +49,18 @@ class ChangelogRow(TypedDict):
 
 REPLAY_RECORDS_MAX = 500_000
 """Committed changelog records that may be missing from the backend: about a second of replay after a crash."""
-CLEAN_ENTRY_BYTES = 240
-UNWRITTEN_ENTRY_BYTES = 220
-DIRTY_ENTRY_BYTES = 240
-"""What Python needs for an entry beside its key's and its encoded value's bytes: dict slot, list or tuple, objects."""
-FIRST_PAYLOAD_BYTES = 64.0
-"""A guess at the mean size of key and value together, until the first commit has been measured."""
+RESTORED_RECORDS_MAX = 32_768
+"""Restored records written at a time: about 20 ms in which RocksDB holds Python's global lock and stops other threads."""
+ENTRY_BYTES = 300
+"""What Python needs for an entry beside its key's and value's bytes: dict slot, list, tuple, numbers, object headers."""
+DECODED_FACTOR = 4
+"""An encoded value is kept in both forms, and decoded JSON takes about three times its bytes."""
+FIRST_VALUE_BYTES = 16.0
+FIRST_KEY_BYTES = 32.0
+"""Guesses at the mean sizes, until the first commit has been measured."""
+SAMPLING = 8
+"""Every eighth record's size is measured."""
 
-_key_of = itemgetter("key")
-_value_of = itemgetter("value")
 _stored_of = itemgetter("value", "timestamp")
 
 
@@ -63,7 +71,7 @@ def key_after_prefix(prefix: bytes) -> bytes | None:
 
 
 class KeyValueStore:
-    """One store of one task. Owned by one thread at a time; only `peek` and `peek_committed` may be called from others.
+    """One store of one task. Owned by one thread at a time; only `peek_committed` may be called from others.
 
     Keys are bytes; values are what the spec's codec makes of them. See the module for the layers and the protocol.
     Raises StateError (StoreDamaged, StoreDiskFull, ...) where the backend fails, StoreCodecError where the codec does.
@@ -72,45 +80,44 @@ class KeyValueStore:
     def __init__(self, spec: StoreSpec, backend: Backend, resources: StateResources) -> None:
         self.spec = spec
         self.dirty: dict[bytes, Entry] = {}
+        self._cached: dict[bytes, Entry] = {}
+        self._unwritten: list[bytes] = []
+        """The keys of the cached entries that the backend does not have yet."""
+        self._restored: dict[bytes, Stored] = {}
         self._backend = backend
         self._resources = resources
+        resources.store_opened(self)
         self._encode = spec.value.encode
         self._decode = spec.value.decode
-        self._clean: dict[bytes, Entry] = {}
-        self._unwritten: dict[bytes, Stored] = {}
         self._staged: list[ChangelogRow] | None = None
         self._changelog_offset = backend.changelog_offset
         self._written_offset = backend.changelog_offset
-        self._payload_bytes = FIRST_PAYLOAD_BYTES
+        self._key_bytes = FIRST_KEY_BYTES
+        self._value_bytes = FIRST_VALUE_BYTES
+        self._cached_max = self._entries_max()
         self._dirty_order = KeyOrder(self.dirty)
-        self._unwritten_order = KeyOrder(self._unwritten)
         self._scans: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
         self._closed = False
-        resources.store_opened(self)
 
     # -- reading and changing ---------------------------------------------------------------------------------------
 
     def load(self, key: bytes) -> Entry:
-        """Bring the key's committed entry into `dirty` and return it, to be changed in place.
+        """Bring the key's entry into `dirty` and return it, to be changed in place.
 
-        `[None, NO_TIMESTAMP]` when the key is absent. Not to be called for a key that is in `dirty` already.
+        `[None, NO_TIMESTAMP, ...]` when the key is absent. Not to be called for a key that is in `dirty` already.
         """
-        entry = self._clean.pop(key, None)
+        entry = self._cached.get(key)
         if entry is None:
-            entry = self._read(key)
+            entry = self._cached[key] = self._read(key)
         self.dirty[key] = entry
         return entry
 
     def _read(self, key: bytes) -> Entry:
-        stored: Stored | None = self._unwritten.get(key)
-        if stored is None:
-            stored = self._backend.get(key)
-            if stored is None:
-                return [None, NO_TIMESTAMP]
-        value, timestamp_ms = stored
-        if value is None:
-            return [None, NO_TIMESTAMP]
-        return [self._decode_value(key, value), timestamp_ms]
+        """The entry of a key that is not cached."""
+        stored = (self._restored.get(key) if self._restored else None) or self._backend.get(key)
+        if stored is None or stored[0] is None:
+            return [None, NO_TIMESTAMP, None]
+        return [self._decode_value(key, stored[0]), stored[1], None]
 
     def _decode_value(self, key: bytes, value: bytes) -> Any:
         try:
@@ -124,17 +131,25 @@ class KeyValueStore:
 
     def peek(self, key: bytes) -> tuple[Any, int] | None:
         """`(value, timestamp_ms)` as processing sees it now, or None; the value must not be changed in place."""
-        entry = self.dirty.get(key)
+        entry = self._cached.get(key)
         if entry is None:
-            return self.peek_committed(key)
+            entry = self._read(key)
+            if len(self._cached) < self._cached_max:
+                self._cached[key] = entry
         return None if entry[0] is None else (entry[0], entry[1])
 
     def peek_committed(self, key: bytes) -> tuple[Any, int] | None:
-        """`(value, timestamp_ms)` as last committed, or None; for queries, which must not see what may be aborted."""
-        entry = self._clean.get(key)
-        if entry is None:
-            entry = self._read(key)
-        return None if entry[0] is None else (entry[0], entry[1])
+        """`(value, timestamp_ms)` as last committed, or None: for queries from other threads.
+
+        The value is decoded anew each time, so it is the caller's own whatever processing does meanwhile.
+        """
+        entry = self._cached.get(key)
+        stored: Stored | None = entry[2] if entry is not None else None
+        if stored is None:
+            stored = self._restored.get(key) or self._backend.get(key)
+        if stored is None or stored[0] is None:
+            return None
+        return self._decode_value(key, stored[0]), stored[1]
 
     def get(self, key: bytes) -> Any:
         """The value as processing sees it now, or None; it must not be changed in place."""
@@ -143,11 +158,19 @@ class KeyValueStore:
 
     def put(self, key: bytes, value: Any, timestamp_ms: int) -> None:
         """Set the key's value; None deletes it."""
-        self.dirty[key] = [value, timestamp_ms]
+        entry = self._cached.get(key)
+        if entry is None:
+            entry = self._cached[key] = [value, timestamp_ms, None]
+        else:
+            entry[0] = value
+            entry[1] = timestamp_ms
+        if value is None and timestamp_ms == NO_TIMESTAMP:
+            entry[1] = 0  # so that it is not taken for a key that was looked at and is absent
+        self.dirty[key] = entry
 
     def delete(self, key: bytes, timestamp_ms: int) -> None:
         """Remove the key; its changelog gets a tombstone with this timestamp."""
-        self.dirty[key] = [None, timestamp_ms]
+        self.put(key, None, timestamp_ms)
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
@@ -172,42 +195,28 @@ class KeyValueStore:
 
     def approximate_num_entries(self) -> int:
         """About how many keys the store has; keys that were changed and not yet written may count twice."""
-        return self._backend.approximate_num_entries() + len(self._unwritten) + len(self.dirty)
+        return self._backend.approximate_num_entries() + len(self._restored) + len(self._unwritten) + len(self.dirty)
 
     def _scan(
         self, start: bytes | None, end: bytes | None, backwards: bool
     ) -> Generator[tuple[bytes, Any, int], None, None]:
-        newer = self._newer_entries(start, end, backwards)
+        # Stores that are scanned are written at each scan that follows a commit; what is above the backend is then dirty.
+        if self._unwritten or self._restored:
+            self._write()
+        newer = [(key, *self.dirty[key][:2]) for key in self._dirty_order.between(start, end)]
+        if backwards:
+            newer.reverse()
         position = 0
         for key, value, timestamp_ms in self._backend.scan(start, end, backwards=backwards):
             while position < len(newer) and (newer[position][0] > key if backwards else newer[position][0] < key):
-                yield from self._row(*newer[position])
+                if newer[position][1] is not None:
+                    yield newer[position]
                 position += 1
-            if position < len(newer) and newer[position][0] == key:
-                continue
-            yield key, self._decode_value(key, value), timestamp_ms
-        for newer_key, stored, entry in newer[position:]:
-            yield from self._row(newer_key, stored, entry)
-
-    def _row(self, key: bytes, stored: Stored | None, entry: Entry | None) -> Iterator[tuple[bytes, Any, int]]:
-        if entry is not None:
-            if entry[0] is not None:
-                yield key, entry[0], entry[1]
-        elif stored is not None and stored[0] is not None:
-            yield key, self._decode_value(key, stored[0]), stored[1]
-
-    def _newer_entries(
-        self, start: bytes | None, end: bytes | None, backwards: bool
-    ) -> list[tuple[bytes, Stored | None, Entry | None]]:
-        """What the layers above the backend hold of these keys, in order, as it stands now."""
-        dirty, unwritten = self.dirty, self._unwritten
-        keys = self._dirty_order.between(start, end)
-        committed_keys = self._unwritten_order.between(start, end)
-        if committed_keys:
-            keys = sorted({*keys, *committed_keys})
-        if backwards:
-            keys.reverse()
-        return [(key, unwritten.get(key), list(dirty[key]) if key in dirty else None) for key in keys]
+            if position == len(newer) or newer[position][0] != key:
+                yield key, self._decode_value(key, value), timestamp_ms
+        for row in newer[position:]:
+            if row[1] is not None:
+                yield row
 
     # -- the commit protocol ----------------------------------------------------------------------------------------
 
@@ -224,7 +233,7 @@ class KeyValueStore:
     @property
     def dirty_bytes(self) -> int:
         """About how much memory the uncommitted entries take."""
-        return int(len(self.dirty) * (self._payload_bytes + DIRTY_ENTRY_BYTES))
+        return int(len(self.dirty) * self._entry_bytes)
 
     def stage(self) -> list[ChangelogRow]:
         """Encode the uncommitted entries and return their changelog rows, one for each key.
@@ -241,7 +250,7 @@ class KeyValueStore:
         try:
             rows: list[ChangelogRow] = [
                 {"key": key, "value": None if value is None else encode(value), "timestamp": timestamp_ms}
-                for key, (value, timestamp_ms) in self.dirty.items()
+                for key, (value, timestamp_ms, _) in self.dirty.items()
                 if value is not None or timestamp_ms != NO_TIMESTAMP
             ]
         except Exception as error:
@@ -251,7 +260,7 @@ class KeyValueStore:
 
     def _encode_error(self, error: Exception) -> StoreCodecError:
         """The error to report when a value could not be encoded: finds out whose it is."""
-        for key, (value, _) in self.dirty.items():
+        for key, (value, *_) in self.dirty.items():
             try:
                 if value is not None:
                     self._encode(value)
@@ -273,26 +282,38 @@ class KeyValueStore:
         rows = self._staged
         if rows is None:
             raise StoreMisuse(f"{self.spec.name}: commit() without stage()")
+        dirty = self.dirty
+        if len(rows) == len(dirty):
+            entries: Iterator[Entry] = iter(dirty.values())
+        else:  # some were absent and not set
+            entries = (dirty[row["key"]] for row in rows)
+        newly_unwritten = self._unwritten.append
+        for row, entry, stored in zip(rows, entries, map(_stored_of, rows), strict=True):
+            if entry[2] is None:
+                newly_unwritten(row["key"])
+            entry[2] = stored
+            if stored[0] is None:
+                entry[1] = NO_TIMESTAMP
         self._staged = None
-        if rows:
-            keys = list(map(_key_of, rows))
-            values = list(map(_value_of, rows))
-            self._measure(keys, values)
-            self._unwritten.update(zip(keys, map(_stored_of, rows), strict=True))
-            if None in values:
-                for key, value in zip(keys, values, strict=True):
-                    if value is None:
-                        self.dirty[key] = [None, NO_TIMESTAMP]
-        self._clean.update(self.dirty)
-        self.dirty.clear()
+        dirty.clear()
         self._dirty_order.reset()
         if changelog_offset is not None:
             self._changelog_offset = changelog_offset
-        self._shrink()
+        if rows:
+            sample = rows[::SAMPLING]
+            self._measure([row["key"] for row in sample], [row["value"] for row in sample])
+        self._make_room()
 
     def abort(self) -> None:
         """Drop everything uncommitted, staged or not; the store is as it was after the last commit."""
         self._staged = None
+        for key, entry in self.dirty.items():
+            if entry[2] is None:
+                del self._cached[key]
+            else:
+                value, timestamp_ms = entry[2]
+                entry[0] = None if value is None else self._decode_value(key, value)
+                entry[1] = NO_TIMESTAMP if value is None else timestamp_ms
         self.dirty.clear()
         self._dirty_order.reset()
 
@@ -307,38 +328,57 @@ class KeyValueStore:
         """
         if self.dirty or self._staged is not None:
             raise StoreMisuse(f"{self.spec.name}: restore() while entries are uncommitted")
-        if self._clean:
-            self._clean.clear()
+        if self._cached:
+            self._write()
+            self._cached.clear()
         if keys:
-            self._measure(keys, values)
-            self._unwritten.update(zip(keys, zip(values, timestamps_ms, strict=True), strict=True))
+            self._restored.update(zip(keys, zip(values, timestamps_ms, strict=True), strict=True))
+            self._measure(keys[::SAMPLING], values[::SAMPLING])
         self._changelog_offset = next_offset
-        self._shrink()
+        if len(self._restored) > min(RESTORED_RECORDS_MAX, self._entries_max()):
+            self._write()
+
+    # -- what is kept where -----------------------------------------------------------------------------------------
 
     def _measure(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        """Let the mean payload size follow these records, so that layers can be bounded by their number of entries."""
-        total = sum(map(len, keys)) + sum(map(len, filter(None, values)))
-        self._payload_bytes += (total / len(keys) - self._payload_bytes) / 2
+        """Let the mean sizes follow these records, so that layers can be bounded by their number of entries."""
+        self._key_bytes += (sum(map(len, keys)) / len(keys) - self._key_bytes) / 2
+        self._value_bytes += (sum(map(len, filter(None, values))) / len(values) - self._value_bytes) / 2
 
-    def _shrink(self) -> None:
-        """Keep the committed layers within this store's share of memory, and the replay after a crash short."""
-        half_share_bytes = self._resources.cache_share_bytes // 2
-        clean = self._clean
-        if len(clean) * (self._payload_bytes + CLEAN_ENTRY_BYTES) > half_share_bytes:
-            # Entries come back to the end of the dict when they are committed, so the first half is the longest unused.
-            for key in list(islice(clean, (len(clean) + 1) // 2)):
-                del clean[key]
-        if len(self._unwritten) * (self._payload_bytes + UNWRITTEN_ENTRY_BYTES) > half_share_bytes:
-            self._write()
+    @property
+    def _entry_bytes(self) -> float:
+        return ENTRY_BYTES + self._key_bytes + DECODED_FACTOR * self._value_bytes
+
+    def _entries_max(self) -> int:
+        """How many entries this store's share of memory holds."""
+        return int(self._resources.cache_share_bytes / self._entry_bytes)
+
+    def _make_room(self) -> None:
+        """After a commit: keep this store's share of memory, and the replay after a crash short."""
+        cached = self._cached
+        self._cached_max = self._entries_max()
+        if len(cached) > self._cached_max:
+            if self._unwritten:
+                self._write()
+            # The first half is the longest here. Keys that are in use come back with their next record.
+            for key in list(islice(cached, (len(cached) + 1) // 2)):
+                del cached[key]
         elif (self._changelog_offset or 0) - (self._written_offset or 0) > REPLAY_RECORDS_MAX:
             self._write()
             self._backend.flush(wait=False)
 
     def _write(self) -> None:
-        self._backend.write(self._unwritten, self._changelog_offset)
+        """Hand everything committed to the backend."""
+        cached = self._cached
+        records = self._restored
+        for key in self._unwritten:
+            records[key] = cached[key][2]
+        self._backend.write(records, self._changelog_offset)
         self._written_offset = self._changelog_offset
+        for key in self._unwritten:
+            cached[key][2] = None
         self._unwritten.clear()
-        self._unwritten_order.reset()
+        records.clear()
 
     def flush(self) -> None:
         """Have the committed state survive a crash of the machine, with its changelog offset; blocks until it does."""
@@ -351,11 +391,11 @@ class KeyValueStore:
             return
         self._closed = True
         self._resources.store_closed(self)
-        self.abort()
+        self.dirty.clear()
         for scan in list(self._scans):
             scan.close()
-        self._clean.clear()
         try:
             self._write()
         finally:
+            self._cached.clear()
             self._backend.close()

@@ -1,6 +1,6 @@
 """The code of steps on tables and of aggregations: one dict look-up per record, and the rest at flush.
 
-The hot path of every step with a store is the same. `dirty` maps raw keys to `[value, timestamp]`; a key that is not in
+The hot path of every step with a store is the same. `dirty` maps raw keys to `[value, timestamp, ...]`; a key that is not in
 it is brought in by `load`. The entry is then changed in place.
 """
 
@@ -77,7 +77,7 @@ class _Entry:
         if chain.is_cached(node) or not node.children:
             return
         value, time = chain.code.fresh("value"), chain.code.fresh("time")
-        chain.code.line(f"{value}, {time} = {self.name}")
+        chain.code.line(f"{value}, {time}, _ = {self.name}")
         row = table_row(node, self._raw_key, value, time, self._old)
         row.key = self._row.key
         row.value_may_be_null = value_may_be_null
@@ -115,7 +115,7 @@ def emit_flush(chain: Chain, node: TableNode) -> str:
         code.line("raw_key = None")
         if node.keeps_old:
             code.line(f"{chain.constant('forget_committed', forget_committed)}({before}, {dirty})")
-        with code.nested("try:"), code.nested(f"for raw_key, (value, time) in {dirty}.items():"):
+        with code.nested("try:"), code.nested(f"for raw_key, (value, time, _) in {dirty}.items():"):
             if node.keeps_old:
                 code.line(f"old = {before}.get(raw_key)")
                 code.line(f"{before}[raw_key] = {snapshot(chain, node, 'value')}")

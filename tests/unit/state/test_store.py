@@ -37,7 +37,7 @@ def commit(store: KeyValueStore, changelog_offset: int | None = None) -> None:
 def test_an_absent_key_loads_as_an_empty_entry(store: KeyValueStore) -> None:
     """Processing may change the entry in place; it is in `dirty` then."""
     entry = store.load(b"a")
-    assert entry == [None, NO_TIMESTAMP]
+    assert entry [:2] == [None, NO_TIMESTAMP]
     assert store.dirty[b"a"] is entry
 
 
@@ -49,7 +49,7 @@ def test_an_entry_that_was_not_set_gives_no_changelog_row(store: KeyValueStore) 
 
 def test_staged_rows_carry_key_value_and_timestamp(store: KeyValueStore) -> None:
     """In the form that the producer takes; a deletion is a row without a value."""
-    store.load(b"a")[:] = [1, 10]
+    store.load(b"a")[:2] = [1, 10]
     store.put(b"b", 2, 20)
     store.delete(b"c", 30)
     assert store.stage() == [
@@ -65,7 +65,7 @@ def test_committed_entries_load_again_with_their_timestamps(store: KeyValueStore
     commit(store, 5)
     assert store.changelog_offset == 5
     assert store.dirty == {}
-    assert store.load(b"a") == [1, 10]
+    assert store.load(b"a")[:2] == [1, 10]
 
 
 def test_abort_drops_changes_made_in_place(store: KeyValueStore) -> None:
@@ -78,7 +78,7 @@ def test_abort_drops_changes_made_in_place(store: KeyValueStore) -> None:
     store.load(b"a")[0] = 99
     store.stage()
     store.abort()
-    assert store.load(b"a") == [1, 10]
+    assert store.load(b"a")[:2] == [1, 10]
 
 
 def test_a_deleted_key_loads_as_absent_after_the_commit(store: KeyValueStore) -> None:
@@ -88,7 +88,7 @@ def test_a_deleted_key_loads_as_absent_after_the_commit(store: KeyValueStore) ->
     store.delete(b"a", 20)
     commit(store)
     assert store.peek(b"a") is None
-    assert store.load(b"a") == [None, NO_TIMESTAMP]
+    assert store.load(b"a") [:2] == [None, NO_TIMESTAMP]
 
 
 def test_peek_does_not_mark_the_key_as_changed(store: KeyValueStore) -> None:
@@ -103,7 +103,7 @@ def test_queries_see_committed_values_only(store: KeyValueStore) -> None:
     """`peek_committed` looks below what may still be aborted."""
     store.put(b"a", 1, 10)
     commit(store)
-    store.load(b"a")[:] = [2, 20]
+    store.load(b"a")[:2] = [2, 20]
     assert store.peek(b"a") == (2, 20)
     assert store.peek_committed(b"a") == (1, 10)
 
@@ -150,7 +150,7 @@ def test_a_restore_after_processing_is_seen_by_processing(store: KeyValueStore) 
     store.put(b"a", 1, 10)
     commit(store, 1)
     store.restore([b"a"], [b"7"], [70], 2)
-    assert store.load(b"a") == [7, 70]
+    assert store.load(b"a")[:2] == [7, 70]
 
 
 def test_scans_merge_all_layers_in_key_order(store: KeyValueStore) -> None:
@@ -190,7 +190,7 @@ def test_dirty_bytes_grow_with_uncommitted_entries(store: KeyValueStore) -> None
     """So that the runtime can commit early."""
     assert store.dirty_bytes == 0
     for number in range(100):
-        store.load(b"%d" % number)[:] = [number, 1]
+        store.load(b"%d" % number)[:2] = [number, 1]
     assert store.dirty_bytes > 100 * 64
     commit(store)
     assert store.dirty_bytes == 0
