@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
         process(consumer, producer, stores, counts, sink, changelog)
 
 
-def process(
+def process(  # noqa: PLR0917
     consumer: Consumer,
     producer: Producer,
     stores: list[Rdict],

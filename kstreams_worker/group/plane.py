@@ -97,7 +97,7 @@ class GroupPlane:
                 on_prepare=self._prepare,
                 on_lost=self._lost,
                 on_assigned=self._assigned,
-                on_member_id=lambda member_id: self.on_member_id(member_id),
+                on_member_id=self._member_id,
             ),
             protocol_type,
             group_id=group_id,
@@ -282,13 +282,16 @@ class GroupPlane:
                 if self._coordinator.need_rejoin() and self._published is not None:
                     await self._coordinator.ensure_active_group_async()
                 await self._coordinator.wakeup(IDLE_WAIT_S)
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 if isinstance(error, kafka_errors.KafkaError) and _is_passing(error):
                     log.warning("group trouble", error=str(error) or type(error).__name__)
                     await self._client._net.sleep(IDLE_WAIT_S)
                     continue
                 self._tell(GroupFailed(_explain(error, self._group_id)))
                 return
+
+    def _member_id(self, member_id: str) -> None:
+        self.on_member_id(member_id)
 
     def _metadata(self) -> bytes:
         with self._lock:
@@ -369,19 +372,26 @@ def _is_passing(error: kafka_errors.KafkaError) -> bool:
 
 
 def _explain(error: Exception, group_id: str) -> Exception:
-    if isinstance(error, kafka_errors.InconsistentGroupProtocolError):
-        return GroupError(
-            f"group {group_id} is in use with another protocol type: set stream.rebalancing.mode=upgrading to join a group "
-            "of protocol type 'consumer', or choose another application.id"
-        )
-    if isinstance(error, kafka_errors.FencedInstanceIdError):
-        return GroupError(f"another member of group {group_id} uses this group.instance.id: give each worker its own")
-    if isinstance(error, kafka_errors.GroupAuthorizationFailedError):
-        return GroupError(f"no right to read group {group_id}: grant READ on it to this user")
-    if isinstance(error, kafka_errors.GroupMaxSizeReachedError):
-        return GroupError(f"group {group_id} is full: raise group.max.size on the brokers or run fewer workers")
-    if isinstance(error, kafka_errors.InvalidSessionTimeoutError):
-        return GroupError("session.timeout.ms is outside what the brokers allow (group.min/max.session.timeout.ms)")
+    """What a membership that is refused means, and what to do about it."""
+    advice = {
+        kafka_errors.InconsistentGroupProtocolError: (
+            f"group {group_id} is in use with another protocol type: set stream.rebalancing.mode=upgrading to join a "
+            "group of protocol type 'consumer', or choose another application.id"
+        ),
+        kafka_errors.FencedInstanceIdError: (
+            f"another member of group {group_id} uses this group.instance.id: give each instance its own"
+        ),
+        kafka_errors.GroupAuthorizationFailedError: f"no right to read group {group_id}: grant READ on it to this user",
+        kafka_errors.GroupMaxSizeReachedError: (
+            f"group {group_id} is full: raise group.max.size on the brokers, or run fewer workers"
+        ),
+        kafka_errors.InvalidSessionTimeoutError: (
+            "session.timeout.ms is outside what the brokers allow (group.min.session.timeout.ms to "
+            "group.max.session.timeout.ms)"
+        ),
+    }
+    if type(error) in advice:
+        return GroupError(advice[type(error)])
     if isinstance(error, kafka_errors.KafkaError):
         return GroupError(f"membership in group {group_id} failed: {type(error).__name__}: {error}")
     return error

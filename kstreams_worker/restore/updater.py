@@ -16,10 +16,10 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import structlog
 
@@ -240,7 +240,7 @@ class Updater(threading.Thread):
         store: KeyValueStore = followed.task.changelogs[batch.topic, batch.partition]
         following = batch.offsets[-1] + 1
         try:
-            store.restore(batch.keys, batch.values, batch.timestamps_ms, following)
+            store.restore(cast(Sequence[bytes], batch.keys), batch.values, batch.timestamps_ms, following)
         except Exception as error:
             self._fail(followed, error)
             return

@@ -10,10 +10,10 @@ Owned by the processing loop; no other thread may call it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, cast
 
 import structlog
 
@@ -22,7 +22,7 @@ from kstreams_worker.io.failures import TransactionAborted
 from kstreams_worker.io.producer import Generation, RecordProducer
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.tasks.task import Task
-from kstreams_worker.topology.records import RecordBatch
+from kstreams_worker.topology.records import OutputRow, RecordBatch
 
 log = structlog.get_logger(__name__)
 
@@ -180,8 +180,10 @@ class Processor:
                 self._producer.send(topic, rows)
         logged = {id(store) for store in task.changelogs.values()}
         for (topic, partition), store in task.changelogs.items():
-            rows = store.stage()
-            self._producer.send_tracked(topic, rows, partition, partial(changelog_ends.__setitem__, (topic, partition)))
+            changes = cast(Sequence[OutputRow], store.stage())
+            self._producer.send_tracked(
+                topic, changes, partition, partial(changelog_ends.__setitem__, (topic, partition))
+            )
         for store in task.stores.values():
             if id(store) not in logged:
                 store.stage()

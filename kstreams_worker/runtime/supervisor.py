@@ -81,6 +81,7 @@ class Supervisor:
             )
             for index in range(workers)
         ]
+        self._metrics.workers.set_function(lambda: sum(worker.running for worker in self._workers))
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._lock = threading.Lock()
         self._stop_requests = 0
@@ -115,7 +116,6 @@ class Supervisor:
         self._wake()
 
     def _turn(self) -> None:
-        self._metrics.workers.set(sum(worker.running for worker in self._workers))
         self._heed_fatal()
         for worker in self._workers:
             if worker.ended:

@@ -38,6 +38,7 @@ LEVELS = [
     {"kstreams_worker.runtime", "kstreams_worker.devbroker"},
     {"kstreams_worker.pipeline", "kstreams_worker.testing"},
     {"kstreams_worker.cli"},
+    {"kstreams_worker.__main__"},
 ]
 
 
