@@ -55,7 +55,7 @@ def test_status_pages_are_up_while_it_runs(tmp_path: Path) -> None:
             assert client.get("/live").status_code == 200
             assert client.get("/ready").status_code == 503
             assert "Sub-topology: 0" in client.get("/topology").text
-            assert 'kstreams_workers{group="orders",worker="supervisor"}' in client.get("/metrics").text
+            assert 'kstreams_workers{group="orders",worker="supervisor"} 1.0' in client.get("/metrics").text
         (tmp_path / "go").open("w").close()
         thread.join(60)
     assert exit_codes == [0]

@@ -175,15 +175,17 @@ def start_supervisor(directory: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize("how", ["supervisor alone", "the whole process group"])
+@pytest.mark.parametrize("how", ["supervisor alone", "the whole process group", "both, as timeout(1) does"])
 def test_signals_stop_it_in_order(tmp_path: Path, notes: Notes, how: str) -> None:
-    """SIGTERM from a container platform, and SIGINT as a terminal sends it: to every process at once."""
+    """SIGTERM from a container platform; SIGINT as a terminal sends it, to every process at once; twice in a moment."""
     process = start_supervisor(tmp_path)
     assert sorted(notes.next()[:4] for _ in range(2)) == ["up 0", "up 1"]
-    if how == "supervisor alone":
-        process.send_signal(signal.SIGTERM)
-    else:
+    if how == "the whole process group":
         os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGTERM)
+    if how.startswith("both"):
+        os.killpg(process.pid, signal.SIGTERM)
     assert sorted(notes.next() for _ in range(2)) == ["stopped 0", "stopped 1"]
     assert process.wait(DEADLINE_SECONDS) == 0
 
