@@ -72,7 +72,7 @@ def decode_subscription(data: bytes) -> Subscription:
     topology = reader.block()
     capacity = reader.varint()
     name = reader.text()
-    flags = reader.byte()
+    flags = _read_flags(reader, _HAS_ENDPOINT | _LEAVING | _HAS_LEAVE_TIMEOUT | _HAS_UPGRADE_MODE)
     return Subscription(
         worker=worker,
         topology=topology,
@@ -114,7 +114,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
 def decode_assignment(data: bytes) -> Assignment:
     """What the leader says. Raises MetadataError for anything but a whole assignment of version 4."""
     latest_version, reader = _open(data)
-    flags = reader.byte()
+    flags = _read_flags(reader, _REJOIN | _HAS_ERROR)
     active = frozenset(read_tasks(reader))
     being_learned = frozenset(read_tasks(reader))
     if not being_learned <= active:
@@ -156,6 +156,13 @@ def _read_worker(reader: Reader) -> WorkerId:
     if index > INDEX_MAX:
         raise reader.fail(f"bad worker index {index}")
     return WorkerId(instance, index)
+
+
+def _read_flags(reader: Reader, known: int) -> int:
+    flags = reader.byte()
+    if flags & ~known:
+        raise reader.fail(f"unknown flags {flags:#x}")
+    return flags
 
 
 def _pack(fields: bytes) -> bytes:
