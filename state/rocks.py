@@ -59,6 +59,7 @@ BACKGROUND_JOBS = 2
 """RocksDB's threads are shared by all databases of a process: one flushes, one compacts."""
 LOG_FILES_KEPT = 1
 LOG_FILE_BYTES = MIB
+_STALL_SIGNS = ("rocksdb.is-write-stopped", "rocksdb.actual-delayed-write-rate")
 STALL_PAUSE_S = 0.005
 STALL_LIMIT_S = 60.0
 """A write that RocksDB still refuses after this long means that the disk cannot keep up at all."""
@@ -152,10 +153,17 @@ class RocksBackend:
             except Exception as error:
                 if "Write stall" not in str(error) or time.monotonic() > deadline:
                     raise translate(error, self.path) from error
-                time.sleep(STALL_PAUSE_S)
+                self._await_room(deadline)
             else:
                 self._meta = meta
                 return
+
+    def _await_room(self, deadline: float) -> None:
+        """Wait while RocksDB holds writers back, letting other threads run."""
+        delayed = True
+        while delayed and time.monotonic() < deadline:
+            time.sleep(STALL_PAUSE_S)
+            delayed = any(self._db.property_int_value(name) for name in _STALL_SIGNS)
 
     def _batch(self, records: Mapping[bytes, Stored], meta: StoreMeta) -> WriteBatch:
         batch = WriteBatch(raw_mode=True)
@@ -185,22 +193,34 @@ class RocksBackend:
         upper = RECORD_END if end is None else RECORD_TAG + end
         if lower >= upper:
             return
-        # rocksdict 0.3.29 heeds the upper bound and ignores the lower one, hence `from_key` and the comparison below.
+        # Two ways of rocksdict 0.3.29 matter here: of an iterator's bounds it heeds only the upper one, and `items()` just
+        # ends at a damaged block, where an explicit iterator's status() tells.
         options = ReadOptions()
         options.set_iterate_upper_bound(upper)
-        rows = self._db.items(backwards=backwards, from_key=None if backwards else lower, read_opt=options)
+        rows = self._db.iter(options)
+        step = rows.prev if backwards else rows.next
         plain = self._meta.format is StoreFormat.PLAIN
         unpack = TIMESTAMP.unpack_from
         try:
-            for key, data in rows:
+            if backwards:
+                rows.seek_to_last()
+            else:
+                rows.seek(lower)
+            while rows.valid():
+                key = rows.key()
                 if key < lower:
                     return
+                data = rows.value()
                 if plain:
                     yield key[1:], data, NO_TIMESTAMP
                 else:
                     yield key[1:], data[TIMESTAMP_BYTES:], unpack(data)[0]
+                step()
+            rows.status()
         except Exception as error:
             raise translate(error, self.path) from error
+        finally:
+            del rows, step  # they keep the database open, and this frame may live on in an error's traceback
 
     def approximate_num_entries(self) -> int:
         return int(self._db.property_int_value("rocksdb.estimate-num-keys") or 0)
@@ -251,7 +271,7 @@ _DAMAGE = ("Corruption", "No such file or directory", "CURRENT file", "does not 
 
 def translate(error: Exception, path: Path, *, opening: bool = False) -> StateError:
     """The error to report for one that RocksDB gave; rocksdict raises all of them as plain Exceptions with a text."""
-    text = str(error)
+    text = " ".join(str(error).split())
     if "No space left on device" in text or "Disk quota exceeded" in text:
         return StoreDiskFull(
             "the disk is full; free some space or move state.dir to a larger disk, then start again: "
@@ -265,6 +285,8 @@ def translate(error: Exception, path: Path, *, opening: bool = False) -> StateEr
             f"the store's files are damaged; set the directory aside to have it restored from its changelog ({text})",
             path,
         )
+    if "Write stall" in text:
+        return StateError("the disk cannot keep up with the store's writes; move state.dir to a faster disk", path)
     if "Too many open files" in text:
         return StateError(
             f"the process may not open more files; raise its limit (ulimit -n) above 64 per store ({text})", path

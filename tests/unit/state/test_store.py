@@ -37,7 +37,7 @@ def commit(store: KeyValueStore, changelog_offset: int | None = None) -> None:
 def test_an_absent_key_loads_as_an_empty_entry(store: KeyValueStore) -> None:
     """Processing may change the entry in place; it is in `dirty` then."""
     entry = store.load(b"a")
-    assert entry [:2] == [None, NO_TIMESTAMP]
+    assert entry[:2] == [None, NO_TIMESTAMP]
     assert store.dirty[b"a"] is entry
 
 
@@ -88,7 +88,7 @@ def test_a_deleted_key_loads_as_absent_after_the_commit(store: KeyValueStore) ->
     store.delete(b"a", 20)
     commit(store)
     assert store.peek(b"a") is None
-    assert store.load(b"a") [:2] == [None, NO_TIMESTAMP]
+    assert store.load(b"a")[:2] == [None, NO_TIMESTAMP]
 
 
 def test_peek_does_not_mark_the_key_as_changed(store: KeyValueStore) -> None:
