@@ -207,6 +207,7 @@ class Chain:
             number = len(self._store_names)
             names = self._store_names[node.store] = f"dirty_{number}", f"load_{number}", f"before_{number}"
             self.setup.append(f"{names[0]}, {names[1]} = task.store({node.store!r})")
+            self.setup.append(f"{names[0]}_get = {names[0]}.get")
             if node.keeps_old and self.is_cached(node):
                 self.setup.append(f"{names[2]} = {{}}")
         return names

@@ -37,9 +37,9 @@ class _Entry:
         self._old: str | None = None
         dirty, load, before = chain.store(node)
         self.name, self.held = code.fresh("entry"), code.fresh("held")
-        with code.nested("try:"):
-            code.line(f"{self.name} = {dirty}[{self._raw_key}]")
-        with code.nested("except KeyError:"):
+        # Not `try: dirty[key]`: right after a commit most keys are not there, and an exception costs more than the test.
+        code.line(f"{self.name} = {dirty}_get({self._raw_key})")
+        with code.nested(f"if {self.name} is None:"):
             code.line(f"{self.name} = {load}({self._raw_key})")
             if node.keeps_old and chain.is_cached(node):
                 code.line(f"{before}[{self._raw_key}] = {snapshot(chain, node, f'{self.name}[0]')}")
