@@ -360,8 +360,8 @@ class KeyValueStore:
         if len(cached) > self._cached_max:
             if self._unwritten:
                 self._write()
-            # The first half is the longest here. Keys that are in use come back with their next record.
-            for key in list(islice(cached, (len(cached) + 1) // 2)):
+            # The first are the longest here. Keys that are in use come back with their next record.
+            for key in list(islice(cached, len(cached) - self._cached_max // 2)):
                 del cached[key]
         elif (self._changelog_offset or 0) - (self._written_offset or 0) > REPLAY_RECORDS_MAX:
             self._write()
@@ -369,6 +369,8 @@ class KeyValueStore:
 
     def _write(self) -> None:
         """Hand everything committed to the backend."""
+        if not self._unwritten and not self._restored and self._changelog_offset == self._written_offset:
+            return
         cached = self._cached
         records = self._restored
         for key in self._unwritten:

@@ -57,7 +57,7 @@ def test_values_and_offset_survive_a_kill_together(tmp_path: Path, mode: str) ->
     expected: dict[bytes, int] = {}
     found_offset = 0
     chance = random.Random(mode)
-    for _ in range(3):
+    for _ in range(2):
         with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path), mode], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3]
         ) as writer:

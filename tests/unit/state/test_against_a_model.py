@@ -1,0 +1,181 @@
+"""A store does what a dict with a commit does: any order of calls, over RocksDB and memory, in little memory and much."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from state import NO_TIMESTAMP, Codec, KeyValueStore, StateResources, StoreSpec, open_store
+from state import store as store_module
+
+KEYS = st.binary(max_size=2) | st.sampled_from([b"\x00", b"\xff", b"\xff\xff", b"a", b"ab", b"b"])
+NUMBERS = st.integers(-5, 5)
+TIMES = st.integers(0, 100)
+OPTIONAL_KEYS = st.none() | KEYS
+
+LIST = Codec(
+    lambda numbers: b",".join(b"%d" % number for number in numbers), lambda data: [int(n) for n in data.split(b",")]
+)
+"""Lists: values that processing changes in place."""
+
+Rows = dict[bytes, tuple[list[int], int]]
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """`committed` and `current` are the model: what the store holds after the last commit, and what processing sees."""
+
+    persistent: ClassVar[bool]
+
+    @initialize(cache_bytes=st.sampled_from([0, 2_000, 1_000_000]))
+    def open(self, cache_bytes: int) -> None:
+        self.directory = Path(tempfile.mkdtemp())
+        self.cache_bytes = cache_bytes
+        self.committed: Rows = {}
+        self.current: Rows = {}
+        self.offset: int | None = None
+        self.staged = False
+        self.store = self._open()
+
+    def _open(self) -> KeyValueStore:
+        spec = StoreSpec("model", value=LIST, persistent=self.persistent)
+        return open_store(spec, self.directory / "model", StateResources(cache_bytes=self.cache_bytes))
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.close()
+            shutil.rmtree(self.directory)
+
+    @precondition(lambda self: not self.staged)
+    @rule(key=KEYS, number=NUMBERS, time=TIMES)
+    def append_in_place(self, key: bytes, number: int, time: int) -> None:
+        entry = self.store.dirty.get(key) or self.store.load(key)
+        if key in self.current:
+            assert entry[:2] == list(self.current[key])
+            entry[0].append(number)
+        else:
+            assert entry[0] is None
+            entry[0] = [number]
+        entry[1] = time
+        self.current[key] = (list(entry[0]), time)
+
+    @precondition(lambda self: not self.staged)
+    @rule(key=KEYS)
+    def look(self, key: bytes) -> None:
+        if key not in self.store.dirty:
+            self.store.load(key)
+
+    @precondition(lambda self: not self.staged)
+    @rule(key=KEYS, number=NUMBERS, time=TIMES)
+    def put(self, key: bytes, number: int, time: int) -> None:
+        self.store.put(key, [number], time)
+        self.current[key] = ([number], time)
+
+    @precondition(lambda self: not self.staged)
+    @rule(key=KEYS, time=TIMES)
+    def delete(self, key: bytes, time: int) -> None:
+        self.store.delete(key, time)
+        self.current.pop(key, None)
+
+    @rule(key=KEYS)
+    def peek(self, key: bytes) -> None:
+        assert self.store.peek(key) == self.current.get(key)
+        assert self.store.get(key) == self.current.get(key, (None,))[0]
+        assert self.store.peek_committed(key) == self.committed.get(key)
+
+    @rule(start=OPTIONAL_KEYS, end=OPTIONAL_KEYS, backwards=st.booleans())
+    def scan(self, start: bytes | None, end: bytes | None, backwards: bool) -> None:
+        expected = [
+            (key, *self.current[key])
+            for key in sorted(self.current, reverse=backwards)
+            if (start is None or key >= start) and (end is None or key < end)
+        ]
+        assert list(self.store.range(start, end, backwards=backwards)) == expected
+
+    @rule(prefix=KEYS)
+    def scan_prefix(self, prefix: bytes) -> None:
+        expected = [(key, *self.current[key]) for key in sorted(self.current) if key.startswith(prefix)]
+        assert list(self.store.prefix(prefix)) == expected
+
+    @precondition(lambda self: not self.staged)
+    @rule()
+    def stage(self) -> None:
+        rows = self.store.stage()
+        self.staged = True
+        after = dict(self.committed)
+        for row in rows:
+            value = row["value"]
+            if value is None:
+                after.pop(row["key"], None)
+            else:
+                after[row["key"]] = (LIST.decode(value), row["timestamp"])
+        assert after == self.current, "the changelog must lead to the same state"
+        assert len({row["key"] for row in rows}) == len(rows)
+
+    @precondition(lambda self: self.staged)
+    @rule(step=st.integers(1, 3))
+    def commit(self, step: int) -> None:
+        self.offset = (self.offset or 0) + step
+        self.store.commit(self.offset)
+        self.staged = False
+        self.committed = {key: (list(value), time) for key, (value, time) in self.current.items()}
+
+    @rule()
+    def abort(self) -> None:
+        self.store.abort()
+        self.staged = False
+        self.current = {key: (list(value), time) for key, (value, time) in self.committed.items()}
+
+    @precondition(lambda self: not self.staged and not self.store.dirty)
+    @rule(records=st.lists(st.tuples(KEYS, st.none() | NUMBERS, TIMES), max_size=8))
+    def restore(self, records: list[tuple[bytes, int | None, int]]) -> None:
+        self.offset = (self.offset or 0) + len(records)
+        values = [None if number is None else LIST.encode([number]) for _, number, _ in records]
+        self.store.restore([key for key, _, _ in records], values, [time for _, _, time in records], self.offset)
+        for key, number, time in records:
+            if number is None:
+                self.current.pop(key, None)
+            else:
+                self.current[key] = ([number], time)
+        self.committed = dict(self.current)
+
+    @rule()
+    def flush(self) -> None:
+        self.store.flush()
+
+    @precondition(lambda self: self.persistent)
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self._open()
+        self.staged = False
+        self.current = {key: (list(value), time) for key, (value, time) in self.committed.items()}
+
+    @invariant()
+    def offset_is_as_committed(self) -> None:
+        if hasattr(self, "store"):
+            assert self.store.changelog_offset == self.offset
+
+    @invariant()
+    def absent_entries_have_no_timestamp(self) -> None:
+        if hasattr(self, "store") and not self.store.dirty:
+            cached = self.store._cached.values()
+            assert all(entry[1] == NO_TIMESTAMP for entry in cached if entry[0] is None)
+
+
+@pytest.mark.parametrize("persistent", [True, False], ids=["rocksdb", "memory"])
+def test_a_store_does_what_a_dict_does(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a replay limit so low that it is reached, too."""
+    monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 10)
+    machine = type("Machine", (StoreMachine,), {"persistent": persistent})
+    case = machine.TestCase()
+    case.settings = settings(
+        max_examples=12 if persistent else 40, stateful_step_count=40, deadline=None, derandomize=True, database=None
+    )
+    case.runTest()
