@@ -7,7 +7,6 @@ with those tasks still active, which moves nothing, and one more round follows w
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -47,8 +46,6 @@ IDLE_WAIT_S = 0.25
 """How often the membership coroutine looks round when nothing wakes it."""
 PREPARE_TIMEOUT_S = 2.0
 """How long a round waits for the loop to suspend tasks. Longer than a batch and a commit take; shorter than others mind."""
-
-logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what matters of it we log ourselves
 
 
 class CommitRefused(Exception):

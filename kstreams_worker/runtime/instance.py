@@ -34,6 +34,8 @@ def run_instance(settings: Settings, topology_ref: str, target: WorkerTarget | N
     """
     configure_logging(settings.log_format, settings.log_level, group=settings.application_id)
     topology = load_topology(topology_ref)
+    if target is None:
+        _require_brokers(settings)
     with contextlib.ExitStack() as closing:
         directory = _open_state_directory(settings, closing)
         supervisor = Supervisor(
@@ -52,6 +54,13 @@ def run_instance(settings: Settings, topology_ref: str, target: WorkerTarget | N
             address = server.start()
         _show_banner(start_facts(settings, topology_ref, str(directory.process_id), address), settings.log_format)
         return supervisor.run()
+
+
+def _require_brokers(settings: Settings) -> None:
+    """Ask the brokers for anything, so that a wrong address is told once and at once. Raises BrokerError."""
+    from kstreams_worker.io.admin import Admin  # noqa: PLC0415 - the supervisor needs it only here
+
+    Admin(settings.client_config("admin"), client_id=f"{settings.application_id}-start").topic_names()
 
 
 def start_facts(settings: Settings, topology_ref: str, process_id: str, address: str | None) -> dict[str, Any]:

@@ -32,6 +32,7 @@ IDLE_WAIT_S = 0.01
 READY_RETRY_S = 5.0
 """A learner that said it is ready and was not given its task says so again after this long."""
 CLOSE_TIMEOUT_S = 10.0
+LAG_INTERVAL_S = 1.0
 STALL_S = 1.0
 """A turn longer than this is counted as a stall."""
 
@@ -92,16 +93,15 @@ class WorkerLoop:
         self.member_id = ""
         self.turns = 0
         self.rounds = 0
+        self.lag_records: Mapping[Partition, int] = {}
+        """Lag of each input partition that is processed; replaced about once a second."""
+        self._next_lag = 0.0
 
     # -- for other threads ----------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End the loop after its current turn; `run` then closes cleanly. Safe in a signal handler."""
         self._stop_requested = True
-
-    @property
-    def lag_records(self) -> dict[Partition, int]:
-        return self._processor.lag_records()
 
     def snapshot(self) -> list[Task]:
         """The tasks of this worker. They go on living: read plain attributes only."""
@@ -132,7 +132,15 @@ class WorkerLoop:
         except ProducerFenced as fenced:
             self._start_over(f"another worker took over the transactional id: {fenced}")
         self._rejoin_if_ready()
+        self._measure_lag()
         self.turns += 1
+
+    def _measure_lag(self) -> None:
+        # By the loop, since another thread that asks the consumer waits until its current call is over.
+        now = time.monotonic()
+        if now >= self._next_lag:
+            self._next_lag = now + LAG_INTERVAL_S
+            self.lag_records = self._processor.lag_records()
 
     def _take_events(self) -> None:
         while True:
