@@ -1,0 +1,1 @@
+"""Topologies to read and to run, and the demo (`python -m examples.demo`)."""
