@@ -282,7 +282,8 @@ class TransactionalProducer(_BatchProducer):
     @staticmethod
     def _translate(exception: KafkaException) -> None:
         error = error_of(exception)
-        if is_fencing(error) or error.fatal():
+        # A call that comes after the fatal error itself is refused with _FATAL, which is not marked as fatal.
+        if is_fencing(error) or error.fatal() or error.code() == KafkaError._FATAL:
             raise ProducerFenced(describe(error)) from exception
         # _STATE: something was sent after the transaction had failed.
         if error.txn_requires_abort() or error.code() == KafkaError._STATE:
