@@ -6,11 +6,11 @@ the same facts here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Container, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from assignor.model import CopyState, GroupSnapshot, TaskId, WorkerId
+from assignor.model import CopyState, GroupSnapshot, LagRecords, TaskId, WorkerId
 from assignor.roster import Instance, Roster, Worker
 
 
@@ -37,8 +37,11 @@ class Holdings:
     """
 
     def __init__(self, snapshot: GroupSnapshot, roster: Roster) -> None:
+        self._roster = roster
         self._workers = roster.workers
         self.tasks = snapshot.tasks
+        self.ordered = sorted(snapshot.tasks)
+        """All tasks, ascending."""
         self.stateful: frozenset[TaskId] = frozenset(task for task, stateful in snapshot.tasks.items() if stateful)
         remembered = snapshot.memory.owners
         self.running = self._claims([(worker, worker.said.active) for worker in self._workers], remembered)
@@ -52,32 +55,35 @@ class Holdings:
 
     def holder(self, task: TaskId) -> Worker | None:
         """The worker that runs the task or has it suspended."""
-        return self.running.get(task) or self.suspended.get(task)
+        holder = self.running.get(task)
+        return holder if holder is not None else self.suspended.get(task)
 
-    def copies(self, wanted: Collection[TaskId]) -> dict[TaskId, list[Copy]]:
-        """Copies of the wanted tasks on instances that may receive tasks: learners, standbys, state left on disk."""
+    def copies(
+        self, wanted: Collection[TaskId], *, at: Container[int] | None = None, standbys: bool = True
+    ) -> dict[TaskId, list[Copy]]:
+        """Copies of the wanted tasks on instances that may receive tasks: learners, standbys, state left on disk.
+
+        `at` limits them to instances with these ranks; without `standbys` only learners and state on disk are found.
+        """
         found: dict[TaskId, list[Copy]] = {}
-        keys = wanted if isinstance(wanted, Set) else set(wanted)
-        on_disk: dict[tuple[int, TaskId], CopyState] = {}
-        open_in: set[tuple[int, TaskId]] = set()
-        for worker in self._workers:
-            instance, said = worker.instance, worker.said
-            if not instance.receives:
+        keys = set(wanted)
+        for instance in self._roster.receiving:
+            if at is not None and instance.rank not in at:
                 continue
-            for copies in (said.learners, said.standbys):
-                for task in copies.keys() & keys:
-                    found.setdefault(task, []).append(Copy(copies[task], instance, worker))
-                    open_in.add((instance.rank, task))
-            for task in said.dormant.keys() & keys:
-                known = on_disk.get((instance.rank, task))
-                if known is None or said.dormant[task].lag < known.lag:
-                    on_disk[instance.rank, task] = said.dormant[task]
-        if on_disk:
-            by_rank = {worker.instance.rank: worker.instance for worker in self._workers}
-            for (rank, task), state in sorted(on_disk.items(), key=lambda entry: entry[0]):
-                if (rank, task) not in open_in:
-                    # Nobody follows the changelog for it, so whatever it says of being ready is of the past.
-                    found.setdefault(task, []).append(Copy(CopyState(state.lag), by_rank[rank], None))
+            on_disk: dict[TaskId, LagRecords] = {}
+            for worker in instance.workers:
+                said = worker.said
+                for copies in (said.learners, said.standbys) if standbys else (said.learners,):
+                    for task in copies.keys() & keys:
+                        found.setdefault(task, []).append(Copy(copies[task], instance, worker))
+                for task in said.dormant.keys() & keys:
+                    on_disk[task] = min(said.dormant[task].lag, on_disk.get(task, said.dormant[task].lag))
+            for worker in instance.workers if on_disk else ():
+                for task in on_disk.keys() & (worker.said.learners.keys() | worker.said.standbys.keys()):
+                    del on_disk[task]
+            for task, lag in on_disk.items():
+                # Nobody follows the changelog for it, so whatever it says of being ready is of the past.
+                found.setdefault(task, []).append(Copy(CopyState(lag), instance, None))
         return found
 
     def _claims(

@@ -42,13 +42,17 @@ def settle(plan: Plan) -> None:
 def _settle_held(plan: Plan) -> list[TaskId]:
     """All tasks that have a holder or a learner. Returns the others, whose place depends on the load of these."""
     running, suspended, learners = plan.holdings.running, plan.holdings.suspended, plan.holdings.learners
+    plan.owner.update(running)
+    plan.case.update(dict.fromkeys(running, MoveCase.KEEP))
+    for task, holder in running.items():
+        if task in learners or not holder.instance.receives:
+            _settle_running(plan, task, holder)
     homeless: list[TaskId] = []
-    for task, stateful in sorted(plan.snapshot.tasks.items()):
-        holder = running.get(task)
-        if holder is not None:
-            _settle_running(plan, task, stateful, holder)
-        elif task in suspended:
-            if not _settle_suspended(plan, task, stateful, suspended[task]):
+    for task in plan.holdings.ordered if len(running) < len(plan.holdings.ordered) else ():
+        if task in running:
+            continue
+        if task in suspended:
+            if not _settle_suspended(plan, task, suspended[task]):
                 homeless.append(task)
         elif task in plan.holdings.blocked:
             plan.withhold(task, MoveCase.WAIT, "a member that runs another topology must stop it first")
@@ -59,12 +63,10 @@ def _settle_held(plan: Plan) -> list[TaskId]:
     return homeless
 
 
-def _settle_running(plan: Plan, task: TaskId, stateful: bool, holder: Worker) -> None:
-    plan.owner[task] = holder
+def _settle_running(plan: Plan, task: TaskId, holder: Worker) -> None:
+    """A running task that somebody learns, or whose owner leaves."""
     learner = plan.holdings.learners.get(task)
-    if learner is None:
-        plan.case[task] = MoveCase.KEEP
-    else:
+    if learner is not None:
         plan.case[task] = MoveCase.LEARN
         plan.learner[task] = learner
         if learner.said.learners[task].ready:
@@ -74,17 +76,17 @@ def _settle_running(plan: Plan, task: TaskId, stateful: bool, holder: Worker) ->
     if not holder.instance.receives and plan.roster.receiving:
         if holder.expired:
             plan.take_away(task, "its owner's patience to leave has ended")
-        elif not stateful:
+        elif not plan.holdings.tasks[task]:
             plan.take_away(task, "its owner leaves, and it has no state to be learned first")
 
 
-def _settle_suspended(plan: Plan, task: TaskId, stateful: bool, holder: Worker) -> bool:
+def _settle_suspended(plan: Plan, task: TaskId, holder: Worker) -> bool:
     """Returns whether the task has a place. It has none yet if it was taken away, or nobody learns it any more."""
     learner = plan.holdings.learners.get(task)
     if not plan.roster.receiving:
         plan.give(task, holder, MoveCase.KEEP, "no other member may take it")
     elif learner is None:
-        if holder.instance.receives or holder.expired or not stateful:
+        if holder.instance.receives or holder.expired or not plan.holdings.tasks[task]:
             return False
         plan.give(task, holder, MoveCase.KEEP)
     elif learner.said.learners[task].ready:
@@ -123,9 +125,7 @@ def _settle_homeless(plan: Plan, homeless: list[TaskId]) -> None:
             _give_to_copy(plan, task, copies[task])
         else:
             rest.append(task)
-    rooms = {
-        stateful: Roomiest(plan.roster.receiving, plan.loads(stateful).instance_room) for stateful in (True, False)
-    }
+    rooms = {stateful: plan.loads(stateful).roomiest(plan.roster.receiving) for stateful in (True, False)}
     for task in sorted(rest):
         stateful = task in stateful_tasks
         _give_to_room(plan, task, plan.loads(stateful), rooms[stateful])

@@ -8,13 +8,14 @@ already and stay within the balance range (the copy becomes the learner: nothing
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 
 from assignor.holdings import Copy
 from assignor.model import MoveCase, TaskId
 from assignor.plan import Plan
 from assignor.roster import Instance, Worker
-from assignor.target import Roomiest
+from assignor.target import heaviest_first
 
 
 def plan_learners(plan: Plan) -> None:
@@ -39,9 +40,9 @@ def _plan_for_leaving(plan: Plan) -> None:
     loads = plan.stateful
     bounds = loads.bounds(loads.total() + len(leaving), plan.settings.imbalance_percentage)
     copies = plan.holdings.copies(leaving)
-    room = Roomiest(plan.roster.receiving, loads.instance_room)
+    room = loads.roomiest(plan.roster.receiving)
     newcomers = [each for each in plan.roster.receiving if each.newcomer]
-    newcomers_room = Roomiest(newcomers, loads.instance_room) if newcomers else None
+    newcomers_room = loads.roomiest(newcomers) if newcomers else None
     for task in leaving:
         warm = copies.get(task, ())
         if newcomers_room is not None:
@@ -61,41 +62,40 @@ def _plan_for_leaving(plan: Plan) -> None:
 def _plan_for_balance(plan: Plan) -> None:
     loads = plan.stateful
     movable = _movable(plan)
-    giving, getting = loads.moves_to_balance(lambda instance: len(movable[instance.rank]))
-    if not giving:
-        return
-    candidates = [task for rank in giving for task in movable[rank]]
-    copies = plan.holdings.copies(candidates)
+    giving, getting = loads.moves_to_balance(lambda giver: sum(len(movable[worker]) for worker in giver.workers))
     instances = plan.roster.instances
-    moved: set[TaskId] = set()
-    for rank in sorted(giving):
-        for task in sorted(movable[rank] & copies.keys()):
+    candidates = {
+        rank: {worker: movable[worker] for worker in instances[rank].workers} for rank, count in giving.items() if count
+    }
+    every = [task for each in candidates.values() for tasks in each.values() for task in tasks]
+    copies = plan.holdings.copies(every, at=getting)
+    for rank, tasks_of in sorted(candidates.items()):
+        warm = {worker: [task for task in tasks if task in copies] for worker, tasks in tasks_of.items()}
+        for task in heaviest_first(loads, warm):
             if not giving[rank]:
                 break
             fitting = [copy for copy in copies[task] if getting[copy.instance.rank]]
             if fitting:
                 best = min(
-                    fitting, key=lambda copy: (copy.staleness(), -getting[copy.instance.rank], copy.instance.rank)
+                    fitting, key=lambda each: (each.staleness(), -getting[each.instance.rank], each.instance.rank)
                 )
                 giving[rank] -= 1
                 getting[best.instance.rank] -= 1
-                moved.add(task)
                 _relocate(plan, task, best, f"for balance; the learner had a copy, {best.state.lag} records behind")
     takers = _takers(getting, instances)
-    for rank in sorted(+giving):
-        for task in mixed(movable[rank] - moved)[: giving[rank]]:
+    for rank, tasks_of in sorted(candidates.items()):
+        cold = {worker: [task for task in tasks if task not in plan.learner] for worker, tasks in tasks_of.items()}
+        for task in islice(heaviest_first(loads, cold), giving[rank]):
             _relocate(plan, task, next(takers), "for balance; the learner's instance has most room")
 
 
-def _movable(plan: Plan) -> defaultdict[int, set[TaskId]]:
-    """By instance: stateful tasks that stay on an instance that receives, and are not being learned."""
-    movable: defaultdict[int, set[TaskId]] = defaultdict(set)
-    by_worker: defaultdict[Worker, list[TaskId]] = defaultdict(list)
+def _movable(plan: Plan) -> defaultdict[Worker, list[TaskId]]:
+    """Stateful tasks that stay with a worker of an instance that receives, and are not being learned."""
+    stateful, learned = plan.holdings.stateful, plan.learner
+    movable: defaultdict[Worker, list[TaskId]] = defaultdict(list)
     for task, owner in plan.owner.items():
-        by_worker[owner].append(task)
-    for owner, tasks in by_worker.items():
-        if owner.instance.receives:
-            movable[owner.instance.rank] |= plan.holdings.stateful.intersection(tasks) - plan.learner.keys()
+        if task in stateful and task not in learned and owner.instance.receives:
+            movable[owner].append(task)
     return movable
 
 
@@ -105,15 +105,6 @@ def _takers(getting: Counter[int], instances: list[Instance]) -> Iterator[Instan
         ((not instances[rank].newcomer, -left), rank) for rank, count in getting.items() for left in range(1, count + 1)
     ]
     return iter([instances[rank] for _, rank in sorted(turns)])
-
-
-def mixed(tasks: Iterable[TaskId]) -> list[TaskId]:
-    """Tasks in an order in which any first part takes evenly from the subtopologies: most numerous ones first."""
-    by_subtopology: defaultdict[int, list[TaskId]] = defaultdict(list)
-    for task in sorted(tasks):
-        by_subtopology[task.subtopology].append(task)
-    ordered = [(index - len(group), task) for group in by_subtopology.values() for index, task in enumerate(group)]
-    return [task for _, task in sorted(ordered)]
 
 
 def _relocate(plan: Plan, task: TaskId, destination: Copy | Instance, reason: str) -> None:
@@ -127,7 +118,8 @@ def _learn(plan: Plan, task: TaskId, destination: Copy | Instance, reason: str) 
     else:
         worker = plan.stateful.roomiest_worker(destination)
     plan.learner[task] = worker
-    plan.stateful.add(worker, incoming=True)
+    plan.stateful.add(worker)
+    plan.stateful.incoming[worker.instance.rank] += 1
     if plan.case[task] is MoveCase.KEEP:
         plan.case[task] = MoveCase.LEARN
     plan.reason[task] = reason

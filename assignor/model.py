@@ -113,6 +113,8 @@ class Assignment:
     """Workers that are gone and whose tasks this member takes over: fence their transactions before starting."""
     error: AssignmentError = AssignmentError.NONE
     error_text: str = ""
+    sources: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Source topics of each subtopology, told to the leader itself only: whoever describes the group finds them there."""
     used_version: int = LATEST_VERSION
     latest_version: int = LATEST_VERSION
 

@@ -25,7 +25,7 @@ class Plan:
         self.learner: dict[TaskId, Worker] = {}
         self.case: dict[TaskId, MoveCase] = {}
         self.reason: dict[TaskId, str] = {}
-        self.standbys: dict[int, set[TaskId]] = {}
+        self.standbys: list[set[TaskId]] = [set() for _ in roster.workers]
         """By rank of the worker."""
         self.rejoin: set[int] = set()
         """Ranks of workers that must join again at once."""

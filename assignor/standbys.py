@@ -14,7 +14,7 @@ from itertools import chain, islice
 from assignor.model import TaskId
 from assignor.plan import Plan
 from assignor.roster import Instance, Worker
-from assignor.target import Loads, Roomiest
+from assignor.target import Loads
 
 
 def plan_standbys(plan: Plan) -> None:
@@ -38,19 +38,22 @@ class _Standbys:
         self._occupied: list[set[TaskId]] = [set() for _ in plan.roster.instances]
         """By rank of the instance: tasks that run, are learned, or stand by there."""
         self._copies: Counter[TaskId] = Counter()
-        self._kept: dict[Worker, set[TaskId]] = {}
+        self._kept: list[set[TaskId]] = [set() for _ in plan.roster.workers]
+        """By rank of the worker: the copies that it has after this round."""
 
     def place(self) -> None:
         self._occupy()
         self._keep()
         self._drop_excess()
-        loads = Loads(self._plan.roster, (worker for worker, tasks in self._kept.items() for _ in tasks))
+        loads = Loads(self._plan.roster, ())
+        for worker in self._plan.roster.workers:
+            loads.add(worker, count=len(self._kept[worker.rank]))
         loads.beside = self._plan.stateful
         missing = self._missing()
         if missing:
             missing = self._add_warm(missing, loads)
             self._add_by_room(missing, loads)
-        self._plan.standbys = {worker.rank: tasks for worker, tasks in self._kept.items()}
+        self._plan.standbys = self._kept
 
     def _occupy(self) -> None:
         plan, occupied = self._plan, self._occupied
@@ -70,7 +73,7 @@ class _Standbys:
             occupied = self._occupied[worker.instance.rank]
             kept = set(stateful.intersection(worker.said.standbys)) - occupied
             if kept:
-                self._kept[worker] = kept
+                self._kept[worker.rank] = kept
                 occupied |= kept
                 self._copies.update(kept)
 
@@ -80,15 +83,15 @@ class _Standbys:
         if not excess:
             return
         holders: dict[TaskId, list[Worker]] = {task: [] for task in excess}
-        for worker, tasks in self._kept.items():
-            for task in tasks & holders.keys():
+        for worker in self._plan.roster.workers:
+            for task in self._kept[worker.rank] & holders.keys():
                 holders[task].append(worker)
         for task in sorted(excess):
             best_first = sorted(
-                holders[task], key=lambda each: (each.said.standbys[task].lag, len(self._kept[each]), each.rank)
+                holders[task], key=lambda each: (each.said.standbys[task].lag, len(self._kept[each.rank]), each.rank)
             )
             for worker in best_first[self._wanted :]:
-                self._kept[worker].discard(task)
+                self._kept[worker.rank].discard(task)
                 self._occupied[worker.instance.rank].discard(task)
                 self._copies[task] -= 1
 
@@ -101,7 +104,9 @@ class _Standbys:
         plan, wanted, copies = self._plan, self._wanted, self._copies
         instances = len(plan.roster.receiving)
         missing: list[list[tuple[TaskId, int]]] = [[] for _ in range(len(plan.roster.instances) + 1)]
-        for task in sorted(plan.holdings.stateful):
+        for task in plan.holdings.ordered:
+            if task not in plan.holdings.stateful:
+                continue
             has = copies[task] + (task in plan.learner)
             if has < wanted:
                 owner = plan.owner.get(task) or plan.holdings.holder(task)
@@ -112,7 +117,7 @@ class _Standbys:
 
     def _add_warm(self, missing: dict[TaskId, int], loads: Loads) -> dict[TaskId, int]:
         """Use state that is on an instance already. Returns what is still missing."""
-        copies = self._plan.holdings.copies(missing.keys())
+        copies = self._plan.holdings.copies(missing, standbys=False)
         still: dict[TaskId, int] = {}
         for task, count in missing.items():
             places: list[tuple[Instance, Worker | None]] = []
@@ -139,15 +144,10 @@ class _Standbys:
 
     def _pick(self, missing: dict[TaskId, int], loads: Loads) -> None:
         """Few copies among many instances: look only at those with most room."""
-        room = Roomiest(self._plan.roster.receiving, loads.instance_room)
-        occupied = self._occupied
+        room = loads.roomiest(self._plan.roster.receiving)
         for task, count in missing.items():
-
-            def fits(instance: Instance, task: TaskId = task) -> bool:
-                return task not in occupied[instance.rank]
-
             for _ in range(count):
-                instance = room.fitting(fits)
+                instance = room.without(task, self._occupied)
                 if instance is not None:
                     self._add(task, loads.roomiest_worker(instance), loads)
 
@@ -171,6 +171,6 @@ class _Standbys:
                 self._add(task, loads.roomiest_worker(instance), loads)
 
     def _add(self, task: TaskId, worker: Worker, loads: Loads) -> None:
-        self._kept.setdefault(worker, set()).add(task)
+        self._kept[worker.rank].add(task)
         self._occupied[worker.instance.rank].add(task)
         loads.add(worker)

@@ -10,14 +10,15 @@ gives every instance its share by capacity, rounded (the Webster method of appor
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from assignor.model import TaskId
 from assignor.roster import Instance, Roster, Worker
 
-Place = TypeVar("Place")
+Place = TypeVar("Place", bound=Instance | Worker)
 Key = tuple[float, ...]
 
 _ROUNDING = 1e-9
@@ -44,11 +45,10 @@ class Loads:
             self.of_worker[worker.rank] += count
             self.of_instance[worker.instance.rank] += count
 
-    def add(self, worker: Worker, *, incoming: bool = False) -> None:
-        """One task more for a worker."""
-        self.of_worker[worker.rank] += 1
-        self.of_instance[worker.instance.rank] += 1
-        self.incoming[worker.instance.rank] += incoming
+    def add(self, worker: Worker, count: int = 1) -> None:
+        """More tasks for a worker."""
+        self.of_worker[worker.rank] += count
+        self.of_instance[worker.instance.rank] += count
 
     def remove(self, worker: Worker) -> None:
         """One task less for a worker. Places ordered by room before this do not see it."""
@@ -66,13 +66,17 @@ class Loads:
         rank = worker.rank
         return self.of_worker[rank], self.beside.of_worker[rank] if self.beside else 0, rank
 
+    def roomiest(self, instances: Iterable[Instance]) -> Roomiest[Instance]:
+        """Instances in the order of their room, which follows what is added."""
+        return Roomiest(instances, self.instance_room, self.of_instance)
+
     def roomiest_worker(self, instance: Instance) -> Worker:
         """The worker of an instance that has least to do."""
         if len(instance.workers) == 1:
             return instance.workers[0]
         room = self._workers_by_room.get(instance.rank)
         if room is None:
-            room = self._workers_by_room[instance.rank] = Roomiest(instance.workers, self.worker_room)
+            room = self._workers_by_room[instance.rank] = Roomiest(instance.workers, self.worker_room, self.of_worker)
         return room.peek()
 
     def total(self) -> int:
@@ -128,37 +132,64 @@ class Loads:
 
 
 class Roomiest(Generic[Place]):
-    """Places in the order of their room, while tasks are added to them."""
+    """Places in the order of their room, while tasks are added to them.
 
-    def __init__(self, places: Iterable[Place], key: Callable[[Place], Key]) -> None:
+    `loads` are the numbers, by rank, whose growth makes a place less roomy.
+    """
+
+    def __init__(self, places: Iterable[Place], key: Callable[[Place], Key], loads: list[int]) -> None:
         self._key = key
-        self._heap: list[tuple[Key, Place]] = [(key(place), place) for place in places]
+        self._loads = loads
+        # Flat tuples of a key, which ends with the rank and so is never equal to another, then the load that it was
+        # made from and the place: comparing nested ones takes twice the time.
+        self._heap: list[tuple[Any, ...]] = [(*key(place), loads[place.rank], place) for place in places]
         heapify(self._heap)
 
     def peek(self) -> Place:
-        """The place with most room. A place whose key has grown since is put back in order first."""
-        heap = self._heap
+        """The place with most room. A place whose load has grown since is put back in order first."""
+        heap, loads = self._heap, self._loads
         while True:
-            key, place = heap[0]
-            current = self._key(place)
-            if current == key:
+            entry = heap[0]
+            place: Place = entry[-1]
+            load = loads[place.rank]
+            if load == entry[-2]:
                 return place
-            heapreplace(heap, (current, place))
+            heapreplace(heap, (*self._key(place), load, place))
 
-    def fitting(self, fits: Callable[[Place], bool]) -> Place | None:
-        """The place with most room among those that fit; None if there is none. All stay in the order."""
-        passed: list[Place] = []
+    def without(self, task: TaskId, held: Sequence[Set[TaskId]]) -> Place | None:
+        """The place with most room among those that do not hold a task, given what each holds by rank."""
+        passed: list[tuple[Any, ...]] = []
         found = None
         while self._heap:
             place = self.peek()
-            if fits(place):
+            if task not in held[place.rank]:
                 found = place
                 break
-            heappop(self._heap)
-            passed.append(place)
-        for place in passed:
-            heappush(self._heap, (self._key(place), place))
+            passed.append(heappop(self._heap))
+        for entry in passed:
+            heappush(self._heap, entry)
         return found
+
+
+def heaviest_first(loads: Loads, tasks: Mapping[Worker, Iterable[TaskId]]) -> Iterator[TaskId]:
+    """Tasks to give, each from the worker with most load at that moment, so that those left stay even."""
+    left = {worker.rank: mixed(each)[::-1] for worker, each in tasks.items()}
+    heap = [(-loads.of_worker[rank], rank) for rank, each in left.items() if each]
+    heapify(heap)
+    while heap:
+        _, rank = heappop(heap)
+        yield left[rank].pop()
+        if left[rank]:
+            heappush(heap, (-loads.of_worker[rank], rank))
+
+
+def mixed(tasks: Iterable[TaskId]) -> list[TaskId]:
+    """Tasks in an order in which any first part takes evenly from the subtopologies: most numerous ones first."""
+    by_subtopology: defaultdict[int, list[TaskId]] = defaultdict(list)
+    for task in sorted(tasks):
+        by_subtopology[task.subtopology].append(task)
+    ordered = [(index - len(group), task) for group in by_subtopology.values() for index, task in enumerate(group)]
+    return [task for _, task in sorted(ordered)]
 
 
 def share_bounds(share_times_capacity: int, total_capacity: int, percentage: float) -> tuple[int, int]:

