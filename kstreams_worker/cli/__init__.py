@@ -12,7 +12,7 @@ import traceback
 
 import typer
 
-from kstreams_worker.cli import broker, run, show
+from kstreams_worker.cli import broker, run, show, tasks
 from kstreams_worker.errors import KStreamsError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command("run")(run.run)
 app.command("topology")(show.topology)
 app.command("config")(show.config)
 app.command("version")(show.version)
+app.command("tasks")(tasks.tasks)
 app.add_typer(broker.app)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.consumer import LeaveGroupRequest
+from kafka.protocol.consumer import LeaveGroupRequest, OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
@@ -55,9 +55,11 @@ class GroupClient:
         """State and members. Raises GroupError when there is no such group."""
         response = self._ask(group_id, DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
         group = response.groups[0]
-        if group.error_code:
-            raise GroupError(f"group {group_id}: {kafka_errors.for_code(group.error_code).__name__}")
-        if group.group_state == "Dead":
+        error = kafka_errors.for_code(group.error_code)
+        absent = error is kafka_errors.GroupIdNotFoundError or group.group_state == "Dead"
+        if group.error_code and not absent:
+            raise GroupError(f"group {group_id}: {error.__name__}")
+        if absent:
             raise GroupError(
                 f"there is no group {group_id}: check application.id, and that its workers have been started"
             )
@@ -73,6 +75,19 @@ class GroupClient:
             for member in group.members
         )
         return GroupDescription(group_id, group.group_state, group.protocol_type, members)
+
+    def committed_offsets(self, group_id: str) -> dict[tuple[str, int], int]:
+        """All committed offsets of the group, by topic and partition."""
+        request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=False, min_version=7, max_version=7)
+        response = self._ask(group_id, request)
+        if response.error_code:
+            raise GroupError(f"offsets of group {group_id}: {kafka_errors.for_code(response.error_code).__name__}")
+        return {
+            (topic.name, partition.partition_index): partition.committed_offset
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.committed_offset >= 0
+        }
 
     def remove(self, group_id: str, member_id: str) -> None:
         """Take a member that is dead out of the group at once, instead of after its session timeout."""

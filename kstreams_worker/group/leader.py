@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -46,6 +47,7 @@ class TaskSource(Protocol):
     """
 
     def tasks(self) -> Mapping[TaskId, bool]: ...
+    def sources(self) -> Mapping[int, tuple[str, ...]]: ...
 
 
 class Leader:
@@ -63,7 +65,7 @@ class Leader:
         self._memory = LeaderMemory()
         self.last_round: RoundResult | None = None
 
-    def assign(self, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
+    def assign(self, leader_id: str, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
         """One assignment for each member. Raises BrokerError when topics cannot be looked at: the round is to be retried."""
         said = {MemberId(member): _decode(member, metadata) for member, metadata in members.items()}
         known = {member: subscription for member, subscription in said.items() if subscription is not None}
@@ -83,7 +85,9 @@ class Leader:
             error=AssignmentError.ASSIGNMENT_FAILED,
             error_text="the leader cannot read this member's metadata: all members of a group must run compatible versions",
         )
-        return {member: encode_assignment(result.assignments.get(MemberId(member), unreadable)) for member in members}
+        assignments = {member: result.assignments.get(MemberId(member), unreadable) for member in members}
+        assignments[leader_id] = replace(assignments[leader_id], sources=self._source.sources())
+        return {member: encode_assignment(assignment) for member, assignment in assignments.items()}
 
     def _refuse(
         self,

@@ -299,7 +299,7 @@ class GroupPlane:
 
     def _assign(self, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:
         try:
-            return self._leader.assign(members, generation)
+            return self._leader.assign(leader_id, members, generation)
         except BrokerError as error:
             # A retriable error makes the coordinator join again after a moment, and with it everybody.
             raise kafka_errors.CoordinatorNotAvailableError(str(error)) from error

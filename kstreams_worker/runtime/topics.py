@@ -47,6 +47,10 @@ class TopologyTopics:
         internal = (topic.topic(self._application_id) for topic in sub.repartition_sources)
         return (*sub.source_topics, *internal)
 
+    def sources(self) -> dict[int, tuple[str, ...]]:
+        """The source topics of each subtopology, by their real names."""
+        return {sub.id: self.source_topics(sub) for sub in self._topology.subtopologies}
+
     def all_source_topics(self) -> list[str]:
         return sorted({topic for sub in self._topology.subtopologies for topic in self.source_topics(sub)})
 
