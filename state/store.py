@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypedDict
+from typing import Any
 
 from state.backend import Backend, Stored
 from state.errors import StoreCodecError, StoreMisuse
@@ -39,13 +39,8 @@ key is absent) and its record's timestamp (`NO_TIMESTAMP`: absent or unknown). T
 state as the backend will get it, `(encoded value, timestamp_ms)`; None if the backend has it."""
 
 
-class ChangelogRow(TypedDict):
-    """One record for the changelog, in the form that the producer takes batches in."""
-
-    key: bytes
-    value: bytes | None
-    timestamp: int
-
+ChangelogRow = tuple[bytes, bytes | None, int]
+"""One record for the changelog: key, value (None: a tombstone), timestamp in milliseconds."""
 
 REPLAY_RECORDS_MAX = 500_000
 """Committed changelog records that may be missing from the backend: about a second of replay after a crash."""
@@ -61,7 +56,7 @@ FIRST_KEY_BYTES = 32.0
 SAMPLING = 8
 """Every eighth record's size is measured."""
 
-_stored_of = itemgetter("value", "timestamp")
+_stored_of = itemgetter(1, 2)
 
 
 def key_after_prefix(prefix: bytes) -> bytes | None:
@@ -249,7 +244,7 @@ class KeyValueStore:
         encode = self._encode
         try:
             rows: list[ChangelogRow] = [
-                {"key": key, "value": None if value is None else encode(value), "timestamp": timestamp_ms}
+                (key, None if value is None else encode(value), timestamp_ms)
                 for key, (value, timestamp_ms, _) in self.dirty.items()
                 if value is not None or timestamp_ms != NO_TIMESTAMP
             ]
@@ -286,11 +281,11 @@ class KeyValueStore:
         if len(rows) == len(dirty):
             entries: Iterator[Entry] = iter(dirty.values())
         else:  # some were absent and not set
-            entries = (dirty[row["key"]] for row in rows)
+            entries = (dirty[row[0]] for row in rows)
         newly_unwritten = self._unwritten.append
         for row, entry, stored in zip(rows, entries, map(_stored_of, rows), strict=True):
             if entry[2] is None:
-                newly_unwritten(row["key"])
+                newly_unwritten(row[0])
             entry[2] = stored
             if stored[0] is None:
                 entry[1] = NO_TIMESTAMP
@@ -301,7 +296,7 @@ class KeyValueStore:
             self._changelog_offset = changelog_offset
         if rows:
             sample = rows[::SAMPLING]
-            self._measure([row["key"] for row in sample], [row["value"] for row in sample])
+            self._measure([row[0] for row in sample], [row[1] for row in sample])
         self._make_room()
 
     def abort(self) -> None:

@@ -123,8 +123,8 @@ class _BatchProducer:
         while start < len(rows):
             queued = iter(rows[start:] if start else rows)
             try:
-                for row in queued:
-                    produce(topic, row["value"], row["key"], partition, on_delivery, row["timestamp"])
+                for key, value, timestamp_ms in queued:
+                    produce(topic, value, key, partition, on_delivery, timestamp_ms)
             except BufferError:
                 start = len(rows) - length_hint(queued) - 1
                 self._producer.poll(RETRY_WAIT_S)
@@ -139,11 +139,10 @@ class _BatchProducer:
 
     def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None:
         """Queue one row with headers."""
+        key, value, timestamp_ms = row
         while True:
             try:
-                self._producer.produce(
-                    topic, row["value"], row["key"], ANY_PARTITION, self._on_delivery, row["timestamp"], headers
-                )
+                self._producer.produce(topic, value, key, ANY_PARTITION, self._on_delivery, timestamp_ms, headers)
             except BufferError:
                 self._producer.poll(RETRY_WAIT_S)
             else:

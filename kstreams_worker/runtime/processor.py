@@ -10,10 +10,10 @@ Owned by the processing loop; no other thread may call it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import structlog
 
@@ -22,7 +22,7 @@ from kstreams_worker.io.failures import TransactionAborted
 from kstreams_worker.io.producer import Generation, RecordProducer
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.tasks.task import Task
-from kstreams_worker.topology.records import OutputRow, RecordBatch
+from kstreams_worker.topology.records import RecordBatch
 
 log = structlog.get_logger(__name__)
 
@@ -122,9 +122,7 @@ class Processor:
     def _send_outputs(self, task: Task) -> None:
         assert task.program is not None
         try:
-            for topic, rows in task.program.take_outputs().items():
-                if rows:
-                    self._producer.send(topic, rows)
+            task.program.send_outputs(self._producer.send)
         except TransactionAborted as aborted:
             # The transaction is lost already; the commit will find out and roll everything back.
             log.debug("transaction aborted while sending", error=str(aborted))
@@ -175,12 +173,10 @@ class Processor:
         """Hand over what the task has for this commit: cached updates that go on now, outputs, changelog records."""
         assert task.program is not None
         task.program.flush()
-        for topic, rows in task.program.take_outputs().items():
-            if rows:
-                self._producer.send(topic, rows)
+        task.program.send_outputs(self._producer.send)
         logged = {id(store) for store in task.changelogs.values()}
         for (topic, partition), store in task.changelogs.items():
-            changes = cast(Sequence[OutputRow], store.stage())
+            changes = store.stage()
             self._producer.send_tracked(
                 topic, changes, partition, partial(changelog_ends.__setitem__, (topic, partition))
             )
@@ -205,7 +201,7 @@ class Processor:
     @staticmethod
     def _roll_back(task: Task) -> None:
         if task.program is not None:
-            task.program.take_outputs()
+            task.program.drop_outputs()
         for store in task.stores.values():
             store.abort()
         task.positions = {}

@@ -48,11 +48,7 @@ class UndecodablePolicy:
                 offset,
             ) from error
         if self._policy == "dead_letter":
-            row: OutputRow = {
-                "key": batch.keys[index],
-                "value": batch.values[index],
-                "timestamp": batch.timestamps_ms[index],
-            }
+            row = (batch.keys[index], batch.values[index], batch.timestamps_ms[index])
             self._dead_letter(row, self._headers(batch, index, part, error))
         if self._lines < LOG_LINES_MAX:
             self._lines += 1

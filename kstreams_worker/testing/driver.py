@@ -190,10 +190,7 @@ class TopologyTestDriver:
         self.undecodable.append((batch.topic, batch.partition, offset, part))
 
     def _pipe(self, topic: str, rows: list[OutputRow], headers: list[Headers] | None, partition: int | None) -> None:
-        for row in rows:
-            if partition is not None:
-                row["partition"] = partition
-        self._deliver(topic, rows, headers)
+        self._deliver(topic, rows, headers, partition)
         self._run()
 
     def _run(self) -> None:
@@ -201,23 +198,24 @@ class TopologyTestDriver:
         while self._pending:
             self._deliver(*self._pending.popleft())
 
-    def _deliver(self, topic: str, rows: list[OutputRow], headers: list[Headers] | None = None) -> None:
+    def _deliver(
+        self, topic: str, rows: list[OutputRow], headers: list[Headers] | None = None, to: int | None = None
+    ) -> None:
         """Has the readers of a topic process rows, as one batch per partition."""
         count = self._partition_counts.get(topic, self._partitions)
         by_partition: dict[int, list[int]] = {}
-        for index, row in enumerate(rows):
-            key = row["key"]
-            partition = row.get("partition", 0 if key is None else partition_of(key, count))
-            by_partition.setdefault(partition, []).append(index)
+        for index, (key, _, _) in enumerate(rows):
+            by_key = 0 if key is None else partition_of(key, count)
+            by_partition.setdefault(by_key if to is None else to, []).append(index)
         for partition, indices in by_partition.items():
             first = self._next_offsets.get((topic, partition), 0)
             self._next_offsets[topic, partition] = first + len(indices)
             batch = RecordBatch(
                 topic,
                 partition,
-                [rows[index]["key"] for index in indices],
-                [rows[index]["value"] for index in indices],
-                [rows[index]["timestamp"] for index in indices],
+                [rows[index][0] for index in indices],
+                [rows[index][1] for index in indices],
+                [rows[index][2] for index in indices],
                 range(first, first + len(indices)),
                 None if headers is None else lambda at, indices=indices: headers[indices[at]],  # type: ignore[misc]
             )
@@ -261,11 +259,11 @@ class InputTopic:
         self._driver._pipe(self._name, rows, None, None)
 
     def _row(self, key: Any, value: Any, timestamp_ms: int | None) -> OutputRow:
-        return {
-            "key": None if key is None else self._key.encode(key),
-            "value": None if value is None else self._value.encode(value),
-            "timestamp": self._driver._now_ms if timestamp_ms is None else timestamp_ms,
-        }
+        return (
+            None if key is None else self._key.encode(key),
+            None if value is None else self._value.encode(value),
+            self._driver._now_ms if timestamp_ms is None else timestamp_ms,
+        )
 
 
 class OutputTopic:
@@ -292,12 +290,11 @@ class OutputTopic:
         log = self._log
         rows = log.rows[log.read_count :]
         log.read_count = len(log.rows)
-        for row in rows:
-            key, value = row["key"], row["value"]
+        for key, value, timestamp_ms in rows:
             yield TestRecord(
                 None if key is None else self._key.decode(key),
                 None if value is None else self._value.decode(value),
-                row["timestamp"],
+                timestamp_ms,
             )
 
 

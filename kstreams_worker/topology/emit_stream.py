@@ -109,7 +109,7 @@ def emit_sink(chain: Chain, node: SinkNode, row: Row) -> None:
     topic = node.repartition.topic(chain.application_id) if node.repartition else node.topic
     append = chain.rows(topic)
     key, value, time = chain.raw_key(row, node.key), chain.raw_value(row, node.value), chain.time(row)
-    chain.code.line(f'{append}({{"key": {key}, "value": {value}, "timestamp": {time}}})')
+    chain.code.line(f"{append}(({key}, {value}, {time}))")
 
 
 def emit_process(chain: Chain, node: ProcessNode, row: Row) -> None:

@@ -83,6 +83,15 @@ class TaskProgram:
         for flush in self._flushes:
             flush()
 
+    def send_outputs(self, send: Callable[[str, list[OutputRow]], None]) -> None:
+        """Hands over the rows made since the last call, topic by topic; `send` must not keep the list."""
+        for topic, rows in self._outputs.items():
+            if rows:
+                try:
+                    send(topic, rows)
+                finally:
+                    rows.clear()
+
     def take_outputs(self) -> dict[str, list[OutputRow]]:
         """The rows made since the last call, by real topic name, in the order they were made."""
         taken = {}
@@ -92,9 +101,13 @@ class TaskProgram:
                 rows.clear()
         return taken
 
-    def close(self) -> None:
-        """Closes the user's processors; drops outputs that were not taken."""
+    def drop_outputs(self) -> None:
+        """Forgets the rows made since the last call."""
         for rows in self._outputs.values():
             rows.clear()
+
+    def close(self) -> None:
+        """Closes the user's processors; drops outputs that were not taken."""
+        self.drop_outputs()
         for processor, _ in self._processors:
             processor.close()

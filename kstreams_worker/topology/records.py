@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 Headers = list[tuple[str, bytes]]
 
@@ -26,9 +25,5 @@ class RecordBatch:
         return len(self.values)
 
 
-class OutputRow(TypedDict):
-    """One record to produce, in the form that the producer takes batches in."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
+OutputRow = tuple[bytes | None, bytes | None, int]
+"""One record to produce: key, value, timestamp in milliseconds. A plain tuple, since there is one for every output."""

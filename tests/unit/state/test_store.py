@@ -53,9 +53,9 @@ def test_staged_rows_carry_key_value_and_timestamp(store: KeyValueStore) -> None
     store.put(b"b", 2, 20)
     store.delete(b"c", 30)
     assert store.stage() == [
-        {"key": b"a", "value": b"1", "timestamp": 10},
-        {"key": b"b", "value": b"2", "timestamp": 20},
-        {"key": b"c", "value": None, "timestamp": 30},
+        (b"a", b"1", 10),
+        (b"b", b"2", 20),
+        (b"c", None, 30),
     ]
 
 
