@@ -14,8 +14,8 @@ from __future__ import annotations
 from assignor.holdings import Copy
 from assignor.model import MoveCase, TaskId
 from assignor.plan import Plan
-from assignor.roster import Instance, Worker
-from assignor.target import Key, Loads, Roomiest
+from assignor.roster import Worker
+from assignor.target import Key, Loads
 
 
 def settle(plan: Plan) -> None:
@@ -125,10 +125,9 @@ def _settle_homeless(plan: Plan, homeless: list[TaskId]) -> None:
             _give_to_copy(plan, task, copies[task])
         else:
             rest.append(task)
-    rooms = {stateful: plan.loads(stateful).roomiest(plan.roster.receiving) for stateful in (True, False)}
-    for task in sorted(rest):
-        stateful = task in stateful_tasks
-        _give_to_room(plan, task, plan.loads(stateful), rooms[stateful])
+    for stateful in (True, False):
+        of_kind = [task for task in sorted(rest) if (task in stateful_tasks) is stateful]
+        _give_to_room(plan, of_kind, plan.loads(stateful))
 
 
 def _hand_on_within(plan: Plan, task: TaskId, holder: Worker) -> None:
@@ -158,30 +157,37 @@ def _give_to_copy(plan: Plan, task: TaskId, copies: list[Copy]) -> None:
     _place(plan, task, worker, f"{kind}, {best.state.lag} records behind")
 
 
-def _give_to_room(plan: Plan, task: TaskId, loads: Loads, room: Roomiest[Instance]) -> None:
-    instance = room.peek()
-    taker = loads.roomiest_worker(instance)
-    holder = plan.holdings.suspended.get(task)
-    if holder is not None and holder.instance.receives:
-        fits = loads.instance_room(holder.instance)[0] <= loads.instance_room(instance)[0]
-        if fits and loads.of_worker[holder.rank] <= loads.of_worker[loads.roomiest_worker(holder.instance).rank]:
-            taker = holder
-    _place(plan, task, taker, "most room")
+def _give_to_room(plan: Plan, tasks: list[TaskId], loads: Loads) -> None:
+    """Tasks of one kind that nobody has a claim to; only on equal terms they go back to a worker that has them suspended."""
+    suspended = plan.holdings.suspended
+    anybodys: list[TaskId] = []
+    room = loads.roomiest(plan.roster.receiving)
+    for task in tasks:
+        holder = suspended.get(task)
+        if holder is None or not holder.instance.receives:
+            anybodys.append(task)
+            continue
+        instance = room.peek()
+        taker = loads.roomiest_worker(instance)
+        if loads.instance_room(holder.instance)[0] <= loads.instance_room(instance)[0]:
+            fellow = loads.roomiest_worker(holder.instance)
+            taker = holder if loads.of_worker[holder.rank] <= loads.of_worker[fellow.rank] else fellow
+        _place(plan, task, taker, "most room")
+    for task, instance in zip(anybodys, loads.seats(len(anybodys)), strict=True):
+        _place(plan, task, loads.roomiest_worker(instance), "most room")
 
 
 def _place(plan: Plan, task: TaskId, taker: Worker, reason: str) -> None:
     """Give a task that nobody runs, under the name that its past deserves."""
     holder = plan.holdings.suspended.get(task)
-    remembered = plan.snapshot.memory.owners.get(task)
-    if holder is taker:
+    if holder is None:
+        remembered = plan.snapshot.memory.owners.get(task)
+        case = MoveCase.HAND_ON if remembered in plan.present else MoveCase.TAKE_OVER
+        if remembered is None:
+            case = MoveCase.START
+    elif holder is taker:
         case, reason = MoveCase.KEEP, ""
-    elif holder is not None:
-        case = MoveCase.FORCE if holder.expired else MoveCase.HAND_ON
-    elif remembered is None:
-        case = MoveCase.START
-    elif remembered in plan.present:
-        case = MoveCase.HAND_ON
     else:
-        case = MoveCase.TAKE_OVER
+        case = MoveCase.FORCE if holder.expired else MoveCase.HAND_ON
     plan.give(task, taker, case, reason)
     plan.loads(plan.holdings.tasks[task]).add(taker)

@@ -118,22 +118,26 @@ class _Standbys:
     def _add_warm(self, missing: dict[TaskId, int], loads: Loads) -> dict[TaskId, int]:
         """Use state that is on an instance already. Returns what is still missing."""
         copies = self._plan.holdings.copies(missing, standbys=False)
+        owner_of, holder_of = self._plan.owner.get, self._plan.holdings.holder
         still: dict[TaskId, int] = {}
         for task, count in missing.items():
-            places: list[tuple[Instance, Worker | None]] = []
-            previous = self._plan.holdings.holder(task)
-            if previous is not None and previous.instance.receives:
-                places.append((previous.instance, previous))
-            freshest = sorted(copies.get(task, ()), key=lambda copy: (copy.staleness(), copy.instance.rank))
-            places += [(copy.instance, copy.worker) for copy in freshest]
+            previous = holder_of(task)
             left = count
-            for instance, worker in places:
-                if left and task not in self._occupied[instance.rank]:
-                    self._add(task, worker or loads.roomiest_worker(instance), loads)
-                    left -= 1
+            if previous is not None and previous is not owner_of(task) and previous.instance.receives:
+                left -= self._add_if_free(task, previous.instance, previous, loads)
+            if task in copies:
+                for copy in sorted(copies[task], key=lambda each: (each.staleness(), each.instance.rank)):
+                    if left:
+                        left -= self._add_if_free(task, copy.instance, copy.worker, loads)
             if left:
                 still[task] = left
         return still
+
+    def _add_if_free(self, task: TaskId, instance: Instance, worker: Worker | None, loads: Loads) -> bool:
+        if task in self._occupied[instance.rank]:
+            return False
+        self._add(task, worker or loads.roomiest_worker(instance), loads)
+        return True
 
     def _add_by_room(self, missing: dict[TaskId, int], loads: Loads) -> None:
         copies = sum(missing.values())

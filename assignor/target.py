@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heappush, heapreplace
+from itertools import repeat
 from typing import Any, Generic, TypeVar
 
 from assignor.model import TaskId
@@ -69,6 +70,24 @@ class Loads:
     def roomiest(self, instances: Iterable[Instance]) -> Roomiest[Instance]:
         """Instances in the order of their room, which follows what is added."""
         return Roomiest(instances, self.instance_room, self.of_instance)
+
+    def seats(self, count: int) -> Iterator[Instance]:
+        """Where `count` tasks go one after the other, each to the instance with most room by then.
+
+        The n-th task of an instance has the seat (2 n - 1) / capacity, and the seats are taken in ascending order. Below
+        the level used here there are enough of them: at least (level * capacity - 1) / 2 for each instance.
+        """
+        receiving = self._roster.receiving
+        level = (2 * (self.total() + count) + len(receiving)) / self._roster.capacity
+        by_ties = sorted(receiving, key=lambda each: self.instance_room(each)[1:])
+        seats: list[float] = []
+        instances: list[Instance] = []
+        for instance in by_ties:
+            capacity, load = instance.capacity, self.of_instance[instance.rank]
+            last = math.ceil((level * capacity - 1) / 2)
+            seats += [(2 * taken + 1) / capacity for taken in range(load, last + 1)]
+            instances += repeat(instance, max(0, last + 1 - load))
+        return (instances[index] for index in sorted(range(len(seats)), key=seats.__getitem__)[:count])
 
     def roomiest_worker(self, instance: Instance) -> Worker:
         """The worker of an instance that has least to do."""
