@@ -1,8 +1,9 @@
 """When each record is due, and how Spark keeps to it.
 
-Records are written in windows of about a second, each one Spark job. Within a window the tasks themselves wait until a
-record is due, every few milliseconds: that is smooth, and costs one job's planning a second where a job for each small
-batch would cost many. The next window's job is started while the current one runs, and waits in its first record.
+Records are written in windows of a second or some, each one Spark job. Within a window the tasks themselves wait until
+a record is due, every few milliseconds: that is smooth, and costs one job's planning a window (about half a second of a
+processor) where a job for each small batch would cost many. The next window's job is started while the current one runs,
+and waits in its first record.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class Window:
     due_s: float
 
 
-def windows(first: int, records: int | None, rate: float | None) -> Iterator[Window]:
+def windows(first: int, records: int | None, rate: float | None, window_s: float = WINDOW_S) -> Iterator[Window]:
     """All windows in order, of `records` records (None: for ever) from `first` on, at `rate` a second (None: at once)."""
     end = None if records is None else first + records
     for number in itertools.count():
         if rate is None:
             start, stop = number * UNPACED_WINDOW_RECORDS, (number + 1) * UNPACED_WINDOW_RECORDS
         else:
-            start, stop = math.floor(number * WINDOW_S * rate), math.floor((number + 1) * WINDOW_S * rate)
+            start, stop = math.floor(number * window_s * rate), math.floor((number + 1) * window_s * rate)
         start, stop = first + start, first + stop
         if end is not None:
             if start >= end:

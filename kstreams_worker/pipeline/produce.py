@@ -24,15 +24,17 @@ from kstreams_worker.errors import KStreamsError, TopicError, UsageError
 from kstreams_worker.io.admin import Admin, TopicSpec
 from kstreams_worker.pipeline.access import KafkaAccess
 from kstreams_worker.pipeline.failures import spark_errors
-from kstreams_worker.pipeline.pacing import Window, paced, tasks_per_window, windows
+from kstreams_worker.pipeline.pacing import WINDOW_S, Window, paced, tasks_per_window, windows
 from kstreams_worker.pipeline.source import RecordSource
 
 Timestamps = Literal["now", "event"]
 
 WINDOWS_IN_FLIGHT = 2
 
-# How long before its first record is due a window's job is started: more than a job's planning takes.
+# How long before its first record is due a window's job is started, at least: more than a job's planning takes.
 _LEAD_S = 0.7
+# And how much of a longer window, since on a busy machine planning takes longer.
+_LEAD_OF_WINDOW = 1 / 3
 # From the call to the first record: the first job is slower, its code is not compiled yet.
 _START_DELAY_S = 2.0
 _TOPIC_TIMEOUT_S = 15.0
@@ -56,6 +58,8 @@ class ProducePlan:
     duration_s: float | None = None
     first_index: int = 0
     timestamps: Timestamps = "now"
+    window_s: float = WINDOW_S
+    """With a rate: how much is written by one Spark job. Longer windows cost less and take longer to stop."""
 
     def __post_init__(self) -> None:
         if self.rate is not None and self.rate <= 0:
@@ -66,6 +70,8 @@ class ProducePlan:
             raise UsageError(f"the duration must be above 0, not {self.duration_s:g}")
         if self.first_index < 0:
             raise UsageError(f"the first index must not be negative: {self.first_index}")
+        if self.window_s <= 0:
+            raise UsageError(f"the window must be above 0 s, not {self.window_s:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,7 @@ def produce(
         stop=stop or threading.Event(),
         on_progress=on_progress,
     )
-    return run.write(windows(plan.first_index, _records_to_write(source, plan), plan.rate))
+    return run.write(windows(plan.first_index, _records_to_write(source, plan), plan.rate, plan.window_s))
 
 
 def _records_to_write(source: RecordSource, plan: ProducePlan) -> int | None:
@@ -181,11 +187,12 @@ class _Run:
     def _write_all(self, all_windows: Iterator[Window]) -> bool:
         """Returns whether it was stopped. Raises when no window is being written any more."""
         in_flight: set[Future[None]] = set()
+        lead_s = max(_LEAD_S, _LEAD_OF_WINDOW * self.plan.window_s)
         try:
             for window in all_windows:
                 if len(in_flight) == WINDOWS_IN_FLIGHT:
                     in_flight = self._settle(in_flight)
-                if self.stop.wait(max(0.0, self.start_s + window.due_s - _LEAD_S - time.time())):
+                if self.stop.wait(max(0.0, self.start_s + window.due_s - lead_s - time.time())):
                     return True
                 if self._is_over():
                     return False
