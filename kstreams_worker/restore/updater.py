@@ -129,7 +129,7 @@ class Updater(threading.Thread):
 
     def stop(self, timeout_s: float) -> None:
         """Close all that is followed and end the thread."""
-        self._commands.put(self._stop)
+        self._commands.put(self._end)
         self.join(timeout_s)
 
     # -- the thread -----------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Updater(threading.Thread):
         if self._followed.pop(task, None) is not None:
             self._sources.close_task(task)
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         self._stopping = True
 
     # -- following ------------------------------------------------------------------------------------------------
@@ -276,6 +276,8 @@ class Updater(threading.Thread):
             followed.task.lag = LagRecords(behind)
             followed.task.restored_offsets = sum(followed.positions.values())
             caught_up = behind <= self._acceptable_lag and followed.reached(followed.first_ends)
+            if followed.finishing:
+                continue
             if caught_up != followed.caught_up:
                 followed.caught_up = caught_up
                 self._tell(CaughtUp(followed.task) if caught_up else FellBehind(followed.task))

@@ -36,6 +36,8 @@ from kstreams_worker.topology.topology import Topology
 
 log = structlog.get_logger(__name__)
 
+ADMIN_TIMEOUT_S = 4.0
+"""Well below the session's default 10 s: the leader looks at topics between two heartbeats."""
 COMMIT_TIMEOUT_S = 60.0
 """How long a commit is tried while the brokers do not answer; a worker that fails is restarted with back-off."""
 
@@ -67,7 +69,9 @@ class Wiring:
         self.events: WorkerEvents = queue.SimpleQueue()
         self.client_id = f"{settings.application_id}-{name.instance_name}-{name.index}"
         self.exactly_once = settings.processing_guarantee == "exactly_once_v2"
-        self.admin = Admin(settings.client_config("admin"), client_id=f"{self.client_id}-admin")
+        self.admin = Admin(
+            settings.client_config("admin"), client_id=f"{self.client_id}-admin", timeout_s=ADMIN_TIMEOUT_S
+        )
         self.topics = TopologyTopics(topology, settings.application_id, self.admin, settings.replication_factor)
         self.leader = Leader(
             AssignorSettings(settings.num_standby_tasks, settings.stream_imbalance_percentage), self.topics
