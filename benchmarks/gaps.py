@@ -1,0 +1,279 @@
+"""Processing gaps: how long an output partition is silent when an instance joins, and when a worker is killed.
+
+The input is steady, and each task writes to the output partition of its own number. A gap is the time between two
+moments at which records of one partition became visible to a read-committed consumer. It cannot be shorter than the
+commit interval; what it is without any disturbance is measured in the same run.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.feed import start_feed
+from benchmarks.job import Guarantee
+from benchmarks.kafka import fill, running_kafka
+from benchmarks.processes import BenchmarkFailed, GuardedProcess, Instance
+from benchmarks.report import Report, spread
+from kstreams_worker.io.consumer import RecordConsumer
+from kstreams_worker.testing.broker import RunningKafka
+
+PARTITIONS = 4
+STEP_TIMEOUT_S = 120.0
+SETTLED_S = 2.5
+"""A status may be a second old, so only what several in a row agree on has settled."""
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class GapOptions:
+    """How much is measured."""
+
+    rate_per_s: int
+    keys: int
+    history: int
+    """Records that are counted before: the state that a new owner has to learn."""
+    repetitions: int
+    undisturbed_s: float
+    commit_interval_ms: int
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`disturb` is done to instances that run; it returns the name of the instance that it has hurt, if it has."""
+
+    name: str
+    instances: int
+    """How many run before."""
+    standbys: int
+    disturb: Callable[[Scene], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """One run: the longest gap of each partition in seconds, and the partitions whose task was moved or lost its worker."""
+
+    undisturbed: Mapping[int, float]
+    disturbed: Mapping[int, float]
+    hit: frozenset[int]
+
+    @property
+    def longest_hit(self) -> float:
+        return max(self.disturbed[partition] for partition in self.hit)
+
+    @property
+    def longest_other(self) -> float:
+        """Not a number if all were hit."""
+        return max((gap for partition, gap in self.disturbed.items() if partition not in self.hit), default=math.nan)
+
+
+class Scene:
+    """Everything that runs in one run, and who has which task."""
+
+    def __init__(self, kafka: RunningKafka, options: GapOptions, standbys: int, directory: Path) -> None:
+        self.group = kafka.unique_name("gaps")
+        self.instances: list[Instance] = []
+        self._kafka = kafka
+        self._options = options
+        self._standbys = standbys
+        self._directory = directory
+        self.source = kafka.create_topic(f"{self.group}-in", PARTITIONS)
+        self.sink = kafka.create_topic(f"{self.group}-out", PARTITIONS)
+        fill(kafka.bootstrap_servers, self.source, options.history, options.keys)
+
+    def start_instance(self) -> None:
+        """One more."""
+        name = f"instance-{len(self.instances) + 1}"
+        instance = Instance(
+            name,
+            self._directory / name,
+            {"BENCH_SOURCE": self.source, "BENCH_SINK": self.sink},
+            {
+                "application.id": self.group,
+                "bootstrap.servers": self._kafka.bootstrap_servers,
+                "processing.guarantee": self._options.guarantee,
+                "commit.interval.ms": self._options.commit_interval_ms,
+                "num.standby.tasks": self._standbys,
+            },
+        )
+        self.instances.append(instance)
+
+    def end(self) -> None:
+        """End all instances."""
+        for instance in self.instances:
+            instance.end()
+
+    def start_feed(self) -> GuardedProcess:
+        options = self._options
+        return start_feed(self._kafka.bootstrap_servers, self.source, options.rate_per_s, options.keys, self._directory)
+
+    def owners(self) -> dict[int, str] | None:
+        """Which instance processes which partition, as soon as all is as it should be; None before that."""
+        owners: dict[int, str] = {}
+        standbys = 0
+        for instance in self.instances:
+            instance.check()
+            own = 0
+            for task in instance.tasks():
+                partition = int(task["task"].partition("_")[2])
+                match task["role"], task["state"]:
+                    case "active", "running":
+                        if partition in owners or task["lag_records"] > self._options.rate_per_s:
+                            return None
+                        owners[partition] = instance.name
+                        own += 1
+                    case "standby", "ready":
+                        standbys += 1
+                    case _:
+                        return None
+            if own != PARTITIONS // len(self.instances):
+                return None
+        expected_standbys = self._standbys * PARTITIONS if len(self.instances) > 1 else 0
+        return owners if len(owners) == PARTITIONS and standbys == expected_standbys else None
+
+    def settle(self) -> dict[int, str]:
+        """Wait until every task is processed, evenly shared, with its standbys, for a while; returns the owners."""
+        deadline, since = time.monotonic() + STEP_TIMEOUT_S, None
+        while True:
+            owners, now = self.owners(), time.monotonic()
+            since = (since or now) if owners else None
+            if owners and since is not None and now - since >= SETTLED_S:
+                return owners
+            if now > deadline:
+                raise BenchmarkFailed(f"the tasks are not settled after {STEP_TIMEOUT_S:g} s: " + self._describe())
+            time.sleep(POLL_S)
+
+    def _describe(self) -> str:
+        return "; ".join(
+            f"{instance.name}: "
+            + " ".join(f"{task['task']}:{task['role']}:{task['state']}" for task in instance.tasks())
+            for instance in self.instances
+        )
+
+
+class Watcher(threading.Thread):
+    """Notes when records of each output partition become visible, in seconds of `time.monotonic`."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        super().__init__(name="watcher", daemon=True)
+        self._reader = RecordConsumer(
+            {"bootstrap.servers": servers},
+            group_id="benchmark-gaps",
+            client_id="benchmark-gaps",
+            read_committed=True,
+        )
+        self._reader.assign({(topic, partition): 0 for partition in range(PARTITIONS)})
+        self._moments: dict[int, list[float]] = {partition: [] for partition in range(PARTITIONS)}
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            fetched = self._reader.fetch(10_000, POLL_S)
+            now = time.monotonic()
+            for partition in {batch.partition for batch in fetched.batches}:
+                self._moments[partition].append(now)
+        self._reader.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+    def longest(self, since: float, until: float) -> dict[int, float]:
+        """Of each partition, the longest gap that ended between these moments."""
+        return {
+            partition: max((end - start for start, end in pairwise(list(moments)) if since < end <= until), default=0.0)
+            for partition, moments in self._moments.items()
+        }
+
+
+def _scale_up(scene: Scene) -> None:
+    scene.start_instance()
+
+
+def _kill_a_worker(scene: Scene) -> str:
+    victim = scene.instances[-1]
+    victim.kill_worker()
+    return victim.name
+
+
+SCENARIOS = (
+    Scenario("a second instance joins", 1, 0, _scale_up),
+    Scenario("kill -9 of a worker, with standby", 2, 1, _kill_a_worker),
+    Scenario("kill -9 of a worker, no standby", 2, 0, _kill_a_worker),
+)
+
+
+def gaps(report: Report, options: GapOptions, servers: str | None) -> None:
+    """Measure all scenarios, in turns."""
+    results: dict[str, list[Gaps]] = {scenario.name: [] for scenario in SCENARIOS}
+    with running_kafka(servers) as kafka:
+        for repetition in range(1, options.repetitions + 1):
+            for scenario in SCENARIOS:
+                found = _run(kafka, scenario, options)
+                results[scenario.name].append(found)
+                report.say(
+                    f"{scenario.name}: {found.longest_hit:.2f} s, "
+                    f"other partitions {found.longest_other:.2f} s, undisturbed {max(found.undisturbed.values()):.2f} s"
+                )
+                report.record(
+                    "gaps",
+                    scenario=scenario.name,
+                    guarantee=options.guarantee,
+                    commit_interval_ms=options.commit_interval_ms,
+                    repetition=repetition,
+                    hit_s=_rounded(found.disturbed, found.hit),
+                    other_s=_rounded(found.disturbed, found.disturbed.keys() - found.hit),
+                    undisturbed_s=_rounded(found.undisturbed, found.undisturbed),
+                )
+    rows = [
+        (
+            name,
+            spread([run.longest_hit for run in runs], ".2f"),
+            spread([run.longest_other for run in runs], ".2f"),
+            spread([max(run.undisturbed.values()) for run in runs], ".2f"),
+        )
+        for name, runs in results.items()
+    ]
+    columns = ("seconds of silence", "tasks moved or lost", "other tasks", "all, undisturbed")
+    caption = (
+        f"Longest gap of a run at {options.rate_per_s:,} records/s and {options.keys:,} keys; medians of the runs. "
+        f"{options.guarantee}, commits every {options.commit_interval_ms} ms."
+    )
+    report.table("gaps at the output", columns, rows, caption)
+
+
+def _rounded(found: Mapping[int, float], partitions: Iterable[int]) -> list[float]:
+    return [round(found[partition], 3) for partition in sorted(partitions)]
+
+
+def _run(kafka: RunningKafka, scenario: Scenario, options: GapOptions) -> Gaps:
+    with ExitStack() as closing:
+        directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="kstreams-bench-")))
+        scene = Scene(kafka, options, scenario.standbys, directory)
+        closing.callback(scene.end)
+        for _ in range(scenario.instances):
+            scene.start_instance()
+        feeder = scene.start_feed()
+        closing.callback(feeder.end)
+        before = scene.settle()
+        watcher = Watcher(kafka.bootstrap_servers, scene.sink)
+        watcher.start()
+        closing.callback(watcher.stop)
+        scene.settle()  # by now the watcher has read what was there
+        started = time.monotonic()
+        time.sleep(options.undisturbed_s)
+        disturbed = time.monotonic()
+        victim = scenario.disturb(scene)
+        after = scene.settle()
+        ended = time.monotonic()
+        feeder.check()
+        hit = {partition for partition, owner in before.items() if owner == victim or after[partition] != owner}
+        return Gaps(watcher.longest(started, disturbed), watcher.longest(disturbed, ended), frozenset(hit))
