@@ -13,7 +13,7 @@ from operator import length_hint
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from kstreams_worker.errors import KStreamsError
+from kstreams_worker.errors import KStreamsError, TopologyError
 from kstreams_worker.topology import emit_stream, emit_table, nodes
 from kstreams_worker.topology.chain import Chain
 from kstreams_worker.topology.code import Line, Row, Slot
@@ -77,8 +77,18 @@ class CompiledSubTopology:
 
 
 def compile_subtopology(sub: SubTopology, application_id: str, *, cached: bool = True) -> CompiledSubTopology:
-    """Compiles a sub-topology. `cached` False (a `cache.max.bytes` of 0): tables forward every update at once."""
-    chain = Chain(sub, application_id, cached, EMITTERS)
+    """Compiles a sub-topology. `cached` False (a `cache.max.bytes` of 0): tables forward every update at once.
+
+    Raises TopologyError where more steps follow each other than Python can take: some hundreds.
+    """
+    try:
+        return _compile(Chain(sub, application_id, cached, EMITTERS))
+    except RecursionError:
+        raise TopologyError(f"sub-topology {sub.id} has too many steps in a row: {len(sub.nodes)} in all") from None
+
+
+def _compile(chain: Chain) -> CompiledSubTopology:
+    sub, application_id = chain.subtopology, chain.application_id
     routes = []
     for node in sub.nodes:
         if isinstance(node, SourceNode):
@@ -130,9 +140,10 @@ def _emit_source(chain: Chain, node: SourceNode) -> str:
         if _uses_timers(chain, node):
             with code.nested(f"if {code.use(time)} >= clock.due:"):
                 code.line(f"clock.advance({time.name})")
-    offered = {"raw_keys": raw_key, "raw_values": raw_value, "times": time}
-    offered |= {} if plain_key else {"keys": key}
-    offered |= {} if plain_value else {"values": value}
+    offered = {"raw_keys": raw_key, "keys": key, "raw_values": raw_value, "values": value, "times": time}
+    for column, is_raw in (("keys", plain_key), ("values", plain_value)):
+        if is_raw:
+            del offered[column]
     columns = {column: slot.name for column, slot in offered.items() if slot.used} or {"raw_values": "raw_value"}
     code.step = node
     with code.apart(2) as body:

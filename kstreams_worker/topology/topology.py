@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from kstreams_worker.topology import describe
 from kstreams_worker.topology.graph import Store
@@ -100,6 +101,14 @@ class Topology:
     def mermaid(self) -> str:
         """A Mermaid flow chart, which GitHub and many editors draw."""
         return describe.mermaid(self.subtopologies)
+
+    def dot(self) -> str:
+        """A Graphviz picture."""
+        return describe.dot(self.subtopologies)
+
+    def as_data(self) -> dict[str, Any]:
+        """Everything the pictures show, as plain data to be written as JSON."""
+        return {"fingerprint": self.fingerprint.hex(), "subtopologies": describe.data(self.subtopologies)}
 
 
 def partition(nodes: Mapping[str, Node], stores: Mapping[str, Store]) -> tuple[SubTopology, ...]:
