@@ -12,7 +12,7 @@ import traceback
 
 import typer
 
-from kstreams_worker.cli import broker, run, show, tasks
+from kstreams_worker.cli import broker, pipeline, run, show, tasks
 from kstreams_worker.errors import KStreamsError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("config")(show.config)
 app.command("version")(show.version)
 app.command("tasks")(tasks.tasks)
 app.add_typer(broker.app)
+app.add_typer(pipeline.app)
 
 
 def main() -> None:

@@ -13,6 +13,9 @@ from typing import Any
 from kstreams_worker.config import Settings
 from kstreams_worker.errors import SettingsError
 
+# Settings ask for an application's name; the pipeline is none, and is no member of a group.
+_CLIENT_NAME = "kstreams-pipeline"
+
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -22,15 +25,16 @@ _LOGIN_MODULES = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaAccess:
-    """`java` has the Java client's names, `admin` librdkafka's."""
+    """`java` has the Java client's names, `admin` librdkafka's, `group` kafka-python's."""
 
-    java: Mapping[str, str]
+    java: Mapping[str, str] = field(repr=False)
     admin: Mapping[str, Any] = field(repr=False)
+    group: Mapping[str, Any] = field(repr=False)
 
     @classmethod
     def to(cls, bootstrap_servers: str) -> KafkaAccess:
         """A cluster without security."""
-        return cls({"bootstrap.servers": bootstrap_servers}, {"bootstrap.servers": bootstrap_servers})
+        return cls.of(Settings(application_id=_CLIENT_NAME, bootstrap_servers=bootstrap_servers))
 
     @classmethod
     def of(cls, settings: Settings, java_options: Mapping[str, str] | None = None) -> KafkaAccess:
@@ -38,9 +42,9 @@ class KafkaAccess:
 
         Raises SettingsError for a security setting that the Java client has no match for, or a file that cannot be read.
         """
-        admin = settings.client_config("admin")
         security = {name: str(value) for name, value in settings.client_config("consumer").items()}
-        return cls(java_client_options(security) | dict(java_options or {}), admin)
+        java = java_client_options(security) | dict(java_options or {})
+        return cls(java, settings.client_config("admin"), settings.group_plane_config())
 
     @property
     def spark_options(self) -> dict[str, str]:

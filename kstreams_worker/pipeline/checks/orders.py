@@ -11,26 +11,40 @@ from kstreams_worker.errors import UsageError
 from kstreams_worker.pipeline.checks.model import Check, OutputCheck, Parameters, canonical_json, fields_of_json
 from kstreams_worker.pipeline.report import Comparison
 
+_ORDER = "product STRING, amount BIGINT"
 _TOTALS = "count BIGINT, amount BIGINT"
 
 
-def _read(records: DataFrame, _parameters: Parameters) -> DataFrame:
+def _read(records: DataFrame, parameters: Parameters) -> DataFrame:
+    """`value` is kept for large orders only: it is what costs, and nothing else is compared by it."""
     text = fn.col("value").cast("string")
-    order = fn.from_json(text, "product STRING, amount BIGINT")
+    large = fn.col("amount") >= _large_amount(parameters)
     readable = fn.col("key").isNotNull() & fn.col("product").isNotNull() & fn.col("amount").isNotNull()
     return (
-        records.select("key", "partition", "offset", canonical_json(text).alias("value"), order.alias("order"))
-        .select("key", "partition", "offset", "value", "order.product", "order.amount")
-        .withColumn("readable", readable)
+        records.select("key", "partition", "offset", text.alias("text"), fn.from_json(text, _ORDER).alias("order"))
+        .select("key", "partition", "offset", "text", "order.product", "order.amount")
+        .select(
+            "key",
+            "partition",
+            "offset",
+            "product",
+            "amount",
+            fn.when(large, canonical_json(fn.col("text"))).alias("value"),
+            readable.alias("readable"),
+        )
     )
 
 
 def _large(orders: DataFrame, parameters: Parameters) -> DataFrame:
+    large = fn.col("amount") >= _large_amount(parameters)
+    return orders.where(large).select("key", "value", "partition", "offset")
+
+
+def _large_amount(parameters: Parameters) -> int:
     try:
-        large_amount = int(parameters["large_amount"])
+        return int(parameters["large_amount"])
     except ValueError:
         raise UsageError(f"large_amount is a number of cents, not {parameters['large_amount']!r}") from None
-    return orders.where(fn.col("amount") >= large_amount).select("key", "value", "partition", "offset")
 
 
 def _totals_by(key: str) -> Callable[[DataFrame, Parameters], DataFrame]:
