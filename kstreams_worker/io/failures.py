@@ -10,7 +10,10 @@ class TransactionAborted(Exception):
 
 
 class ProducerFenced(Exception):
-    """Another producer took over this transactional id: this worker was declared dead and must drop its tasks."""
+    """This producer is over: another took over its transactional id, or the client failed for good.
+
+    Its worker may have been declared dead: it drops its tasks and starts over with a new producer.
+    """
 
 
 def describe(error: KafkaError | KafkaException) -> str:

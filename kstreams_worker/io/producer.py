@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from kstreams_worker.errors import BrokerError, RecordError
 from kstreams_worker.io.consumer import Partition, _SilentLogger
+from kstreams_worker.io.deadline import DeadlineCaller
 from kstreams_worker.io.failures import ProducerFenced, TransactionAborted, describe, error_of, is_fencing
 from kstreams_worker.topology.records import Headers, OutputRow
 
@@ -25,6 +26,8 @@ INIT_TIMEOUT_S = 30.0
 ANY_PARTITION = -1
 """Leave the partition to the key's hash."""
 RETRY_WAIT_S = 0.02
+OFFSETS_GRACE_S = 2.0
+"""How much longer than a transaction may take the client may take to add offsets to it, before it is given up."""
 
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
@@ -190,8 +193,8 @@ class TransactionalProducer(_BatchProducer):
     """Exactly once: outputs, changelog records and input offsets of a commit become visible together or not at all.
 
     Creating one fences whoever used the transactional id before (its open transaction is aborted).
-    Raises ProducerFenced when a later one did the same to this one, and TransactionAborted when the caller
-    must go back to its last commit.
+    Raises ProducerFenced when a later one did the same to this one, or when this one is beyond repair, and
+    TransactionAborted when the caller must go back to its last commit.
     """
 
     def __init__(
@@ -215,7 +218,10 @@ class TransactionalProducer(_BatchProducer):
         )
         self._group_id = group_id
         self._commit_timeout_s = commit_timeout_s
+        self._offsets_timeout_s = transaction_timeout_ms / 1000 + OFFSETS_GRACE_S
         self._open = False
+        self._lost = False
+        self._caller = DeadlineCaller(f"{client_id}-offsets")
         init_transactions(self._producer, transactional_id)
 
     def _begin(self) -> None:
@@ -255,14 +261,31 @@ class TransactionalProducer(_BatchProducer):
         deadline = time.monotonic() + self._commit_timeout_s
         positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         metadata = group_metadata(self._group_id, generation)
-        self._retrying(lambda: self._producer.send_offsets_to_transaction(positions, metadata), deadline)
+        self._with_deadline(
+            lambda: self._retrying(lambda: self._producer.send_offsets_to_transaction(positions, metadata), deadline)
+        )
         self._retrying(lambda: self._producer.commit_transaction(self._commit_timeout_s), deadline)
         self._open = False
         self._failure = None
 
+    def _with_deadline(self, add_offsets: Callable[[], None]) -> None:
+        """Add offsets, or give this producer up.
+
+        librdkafka waits for ever, whatever time-out it is given, for a group coordinator that was restarted between two
+        commits and was out of the cluster's metadata meanwhile (its issues 5456 and 5511). By then the broker has ended
+        the transaction anyway, so a new producer loses nothing.
+        """
+        try:
+            self._caller.call(add_offsets, self._offsets_timeout_s)
+        except TimeoutError as timeout:
+            self._lost = True
+            raise ProducerFenced(
+                f"the client could not add offsets to its transaction within {self._offsets_timeout_s:g} s"
+            ) from timeout
+
     def abort(self) -> None:
         """Drop everything sent since the last commit. Raises ProducerFenced."""
-        if not self._open:
+        if not self._open or self._lost:
             return
         deadline = time.monotonic() + self._commit_timeout_s
         self._retrying(lambda: self._producer.abort_transaction(self._commit_timeout_s), deadline)
@@ -283,7 +306,7 @@ class TransactionalProducer(_BatchProducer):
         error = error_of(exception)
         # A call that comes after the fatal error itself is refused with _FATAL, which is not marked as fatal.
         if is_fencing(error) or error.fatal() or error.code() == KafkaError._FATAL:
-            raise ProducerFenced(describe(error)) from exception
+            raise ProducerFenced(f"the producer was fenced, or failed for good: {describe(error)}") from exception
         # _STATE: something was sent after the transaction had failed.
         if error.txn_requires_abort() or error.code() == KafkaError._STATE:
             raise TransactionAborted(describe(error)) from exception
@@ -291,6 +314,7 @@ class TransactionalProducer(_BatchProducer):
 
     def close(self) -> None:
         """Abort what is open; the broker would otherwise hold readers back until the transaction times out."""
+        self._caller.close()
         try:
             self.abort()
         except (ProducerFenced, TransactionAborted, BrokerError):

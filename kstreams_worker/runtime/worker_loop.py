@@ -130,7 +130,7 @@ class WorkerLoop:
             self._processor.turn(IDLE_WAIT_S)
             self._commit_if_due()
         except ProducerFenced as fenced:
-            self._start_over(f"another worker took over the transactional id: {fenced}")
+            self._start_over(str(fenced))
         self._rejoin_if_ready()
         self._measure_lag()
         self.turns += 1
@@ -339,7 +339,7 @@ class WorkerLoop:
     # -- endings ----------------------------------------------------------------------------------------------------
 
     def _start_over(self, reason: str) -> None:
-        """This worker was declared dead and replaced: forget everything and join anew, with a new producer."""
+        """This worker was declared dead and replaced, or its producer failed: forget everything and join anew."""
         log.warning("starting over", reason=reason)
         self._drop_all(fenced=True)
         self._parts.group.request_rejoin("starting over")
