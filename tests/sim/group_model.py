@@ -169,6 +169,7 @@ class Group:
         def lag(task: TaskId) -> int:
             return started.pop(task, FRESH_LAG) if task not in copies else copies[task]
 
+        known = each.learners.keys()
         each.learners = {task: lag(task) for task in given.learners}
         each.standbys = {task: lag(task) for task in given.standbys}
         for task in given.active - before:
@@ -177,7 +178,7 @@ class Group:
         each.being_learned = set(given.being_learned)
         if given.rejoin:
             self.wants_round = True
-        if any(not lag for lag in each.learners.values()):
+        if any(not lag and task not in known for task, lag in each.learners.items()):
             self.wants_round = True
 
     def work(self) -> None:
