@@ -207,7 +207,6 @@ def verify_command(
     _require_pyspark()
     from rich.console import Console  # noqa: PLC0415 - `--help` stays fast
 
-    from kstreams_worker.pipeline.caught_up import wait_until_caught_up  # noqa: PLC0415
     from kstreams_worker.pipeline.checks import check_named  # noqa: PLC0415
     from kstreams_worker.pipeline.session import LOCAL_MASTER, spark_session  # noqa: PLC0415
     from kstreams_worker.pipeline.verify import verify  # noqa: PLC0415
@@ -217,6 +216,8 @@ def verify_command(
     given = named.with_defaults(_pairs(parameters, "--parameter"))
     access = _access(config, set_values, bootstrap_servers, kafka_options)
     if wait_for_group is not None:
+        from kstreams_worker.pipeline.caught_up import wait_until_caught_up  # noqa: PLC0415
+
         wait_until_caught_up(access, wait_for_group, [names[named.input_topic]], timeout_s=timeout)
     with spark_session(master or LOCAL_MASTER, _pairs(spark_options, "--spark-option")) as spark:
         report = verify(
