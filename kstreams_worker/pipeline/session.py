@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -118,7 +118,10 @@ def _start_session(conf: SparkConf, gateway: JavaGateway, log: IO[bytes]) -> Spa
 
 def _stop(session: SparkSession | None, gateway: JavaGateway) -> None:
     if session is not None:
-        session.stop()
+        # A call that a signal cut short leaves a connection that answers the wrong question; the Java process must end
+        # all the same.
+        with suppress(Exception):
+            session.stop()
     # PySpark keeps the gateway for the process's next session, and with it the Java process.
     SparkContext._gateway = None
     SparkContext._jvm = None
