@@ -53,6 +53,10 @@ def demo(
     except KStreamsError as error:
         _show_failure(error, play, timeline)
         exit_code = error.exit_code
+    except Exception as error:
+        timeline.console.print_exception()
+        _show_failure(error, play, timeline)
+        exit_code = 1
     except Interrupted as interrupted:
         timeline.say(f"interrupted ({signal.Signals(interrupted.signal_number).name}); everything is ended")
         exit_code, failed = 128 + interrupted.signal_number, False
@@ -71,7 +75,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     raise Interrupted(number)
 
 
-def _show_failure(error: KStreamsError, play: Play, timeline: Timeline) -> None:
+def _show_failure(error: Exception, play: Play, timeline: Timeline) -> None:
     timeline.rule("Failed")
     for instance in play.instances:
         timeline.say(f"end of the log of {instance.name}:")
@@ -90,4 +94,6 @@ def _clean(directory: Path, *, keep: bool, keep_logs: bool) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(demo)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(demo)
+    app()

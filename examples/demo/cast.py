@@ -13,7 +13,7 @@ from examples.demo.settings import TASKS
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """A copy that is being made for a new owner. Counts are of changelog offsets."""
+    """A copy that is being made for a new owner. Counts are of changelog offsets; `end` is 0 until it is known."""
 
     task: TaskId
     instance: str
@@ -22,7 +22,7 @@ class Learner:
 
     @property
     def percent(self) -> int:
-        return 100 if self.restored >= self.end else 100 * self.restored // self.end
+        return 100 * min(self.restored, self.end) // self.end if self.end else 0
 
 
 @dataclass(frozen=True, slots=True)

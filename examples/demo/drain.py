@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-
-from confluent_kafka import Consumer, TopicPartition
+from contextlib import ExitStack
 
 from examples.demo.settings import APPLICATION_ID, INPUTS, PARTITIONS, REPARTITIONED
+from kstreams_worker.config import Settings
+from kstreams_worker.group.client import GroupClient
 from kstreams_worker.io.admin import Admin
 from kstreams_worker.io.consumer import Partition, RecordConsumer
 
@@ -16,15 +17,17 @@ MARKERS_MAX = 1000
 
 
 class Progress:
-    """Asks from outside the group. Raises BrokerError and KafkaException."""
+    """Asks from outside the group. Raises BrokerError."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._config = {"bootstrap.servers": bootstrap_servers}
-        self._admin = Admin(self._config, client_id="demo-admin")
-        self._consumer = Consumer({**self._config, "group.id": APPLICATION_ID, "enable.auto.commit": False})
+        settings = Settings(application_id=APPLICATION_ID, bootstrap_servers=bootstrap_servers)
+        self._config = settings.client_config("consumer")
+        self._admin = Admin(settings.client_config("admin"), client_id="demo-admin")
+        self._closing = ExitStack()
+        self._group = self._closing.enter_context(GroupClient.connect(settings.group_plane_config()))
 
     def close(self) -> None:
-        self._consumer.close()
+        self._closing.close()
 
     def processed_records(self) -> int:
         """Input records whose results are committed."""
@@ -43,9 +46,9 @@ class Progress:
         return total if rest and self._holds_records(rest, ends) else 0
 
     def _committed(self, topics: tuple[str, ...]) -> dict[Partition, int]:
-        asked = [TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)]
-        answer = self._consumer.committed(asked, timeout=TIMEOUT_S)
-        return {(entry.topic, entry.partition): max(0, entry.offset) for entry in answer}
+        committed = self._group.committed_offsets(APPLICATION_ID)
+        partitions = [(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+        return {partition: committed.get(partition, 0) for partition in partitions}
 
     def _holds_records(self, positions: dict[Partition, int], ends: dict[Partition, int]) -> bool:
         """Whether there is more than markers from these positions on."""

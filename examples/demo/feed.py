@@ -19,6 +19,8 @@ from kstreams_worker.pipeline.session import local_master, spark_session
 from kstreams_worker.pipeline.verify import verify
 
 DRIVER_MEMORY = "768m"
+WINDOW_S = 4.0
+"""Of the stream. Fewer windows leave more of a small machine to the workers."""
 END_TIMEOUT_S = 30.0
 
 
@@ -59,8 +61,9 @@ class Feed:
 
     def start_stream(self, access: KafkaAccess) -> None:
         """Write on at the set rate, in a thread, until `stop_stream`."""
+        settings = self._settings
         plan = ProducePlan(
-            INPUTS[0], rate=self._settings.records_per_second, first_index=self._settings.history_records
+            INPUTS[0], rate=settings.records_per_second, first_index=settings.history_records, window_s=WINDOW_S
         )
 
         def stream() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from assignor.model import TaskId
 from examples.demo.cast import Look, look, names
 from examples.demo.drain import Progress
 from examples.demo.failure import DemoFailed
@@ -39,7 +40,8 @@ class Play:
         self._closing = ExitStack()
         self._feed = Feed(settings)
         self._phases: list[Phase] = []
-        self._owners: dict[object, str] = {}
+        self._owners: dict[TaskId, str] = {}
+        self._learned: dict[tuple[TaskId, str], int] = {}
 
     def __enter__(self) -> Play:
         return self
@@ -236,17 +238,20 @@ class Play:
         """Look, and tell what has changed."""
         seen = look(self._running)
         self._timeline.learners(seen.learners)
-        changes: dict[tuple[str, str], list[object]] = {}
+        self._learned |= {(learner.task, learner.instance): learner.restored for learner in seen.learners}
+        taken: dict[tuple[str, str], list[TaskId]] = {}
         for task, owner in sorted(seen.owners.items()):
             before = self._owners.get(task, "")
             if before != owner:
-                changes.setdefault((before, owner), []).append(task)
+                taken.setdefault((before, owner), []).append(task)
                 if before and self._phases:
                     self._phases[-1].moved.add(task)
             self._owners[task] = owner
-        for (before, owner), tasks in changes.items():
+        for (before, owner), tasks in taken.items():
             origin = f" from {before}" if before else ""
-            self._timeline.say(f"{owner} takes over {' '.join(map(str, tasks))}{origin}", style="green")
+            learned = sum(self._learned.pop((task, owner), 0) for task in tasks)
+            after = f", having learned {learned:,} changelog records" if learned else ""
+            self._timeline.say(f"{owner} takes over {names(tasks)}{origin}{after}", style="green")
         return seen
 
     def _shares(self) -> str:
