@@ -56,7 +56,6 @@ class Chain:
     late_setup: list[str] = field(default_factory=list)
     """Lines after bind()'s functions: what needs those."""
     functions: list[list[Line]] = field(default_factory=list)
-    has_processors: bool = False
     _outlined: dict[str, Outlined] = field(default_factory=dict)
     _constant_names: dict[int, str] = field(default_factory=dict)
     _row_lists: dict[str, str] = field(default_factory=dict)

@@ -13,7 +13,6 @@ from kstreams_worker.errors import TopologyError
 
 _PACKAGE = str(Path(__file__).parent)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_INTERNAL_TOPIC_LONGEST = 249
 
 
 def call_site() -> str:

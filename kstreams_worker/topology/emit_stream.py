@@ -115,7 +115,6 @@ def emit_sink(chain: Chain, node: SinkNode, row: Row) -> None:
 def emit_process(chain: Chain, node: ProcessNode, row: Row) -> None:
     """The processor is called from here; what it forwards comes back through a function with the steps after it."""
     code = chain.code
-    chain.has_processors = True
     context, process, forward = code.fresh("context"), code.fresh("process"), "None"
     if node.children:
         forward = code.fresh("forward")

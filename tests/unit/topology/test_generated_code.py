@@ -68,6 +68,7 @@ def test_code_grows_with_steps_not_with_paths() -> None:
             driver.input_topic("in").pipe("a", 0)
             assert driver.output_topic("out").read_pairs() == [("a", times)]
     assert sizes[1] < 2.5 * sizes[0]
+    assert sizes[1] < 20 * 15
 
 
 @pytest.mark.parametrize("length", [15, 60])

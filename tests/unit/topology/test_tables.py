@@ -9,6 +9,7 @@ import pytest
 
 from kstreams_worker import KTable, StreamsBuilder
 from kstreams_worker.testing.driver import TestRecord, TopologyTestDriver
+from kstreams_worker.topology.table_runtime import forget_committed
 
 Pairs = Callable[..., list[tuple[Any, Any]]]
 Run = Callable[..., list[TestRecord]]
@@ -177,6 +178,27 @@ def test_flushing_twice_before_a_commit_counts_nothing_twice() -> None:
         source.pipe("a", 3)
         driver.commit()
         assert driver.output_topic("out").read_latest() == {1: 1}
+
+
+def test_a_row_that_changes_within_its_group_is_one_update(pairs: Pairs) -> None:
+    """The group is never seen without the row."""
+
+    def build(builder: StreamsBuilder) -> None:
+        groups = table(builder).group_by(lambda key, value: ("all", value), key=str, value=int)
+        groups.reduce(lambda total, value: total + value, lambda total, value: total - value).to_stream().to("out")
+
+    assert pairs(build, [("a", 1), ("b", 10), ("a", 2), ("b", None)]) == [
+        ("all", 1),
+        ("all", 11),
+        ("all", 12),
+        ("all", 2),
+    ]
+
+
+def test_old_values_are_forgotten_once_they_are_committed() -> None:
+    before = {b"a": 1, b"b": 2}
+    forget_committed(before, {b"b": [3, 0]})
+    assert before == {b"b": 2}
 
 
 def test_rows_without_a_group_are_left_out(pairs: Pairs) -> None:
