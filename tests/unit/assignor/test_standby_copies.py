@@ -71,12 +71,13 @@ def test_of_too_many_copies_those_furthest_behind_go() -> None:
 def test_the_previous_owner_keeps_a_warm_copy() -> None:
     """After a learner took over, though an idle instance has more room."""
     members = {
-        "A": said("A", active=tasks(1), suspended=tasks(0)),
-        "B": said("B", learners=copies({0: 0}, ready=True)),
+        "A": said("A", active=tasks(1), suspended=tasks(0), standbys=copies({2: 0})),
+        "B": said("B", learners=copies({0: 0}, ready=True), standbys=copies({1: 0})),
         "C": said("C", active=tasks(2)),
     }
     result = assign(snapshot(members, tasks(0, 1, 2), standbys=1))
     assert given(result, "B").active == tasks(0)
+    assert not given(result, "C").standbys
     assert TaskId(0, 0) in given(result, "A").standbys
 
 
