@@ -23,7 +23,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
-from operator import itemgetter
 from typing import Any
 
 from state.backend import Backend, Stored
@@ -55,8 +54,6 @@ FIRST_KEY_BYTES = 32.0
 """Guesses at the mean sizes, until the first commit has been measured."""
 SAMPLING = 8
 """Every eighth record's size is measured."""
-
-_stored_of = itemgetter(1, 2)
 
 
 def key_after_prefix(prefix: bytes) -> bytes | None:
@@ -139,9 +136,8 @@ class KeyValueStore:
         The value is decoded anew each time, so it is the caller's own whatever processing does meanwhile.
         """
         entry = self._cached.get(key)
-        stored: Stored | None = entry[2] if entry is not None else None
-        if stored is None:
-            stored = self._restored.get(key) or self._backend.get(key)
+        row: ChangelogRow | None = entry[2] if entry is not None else None
+        stored = row[1:] if row is not None else self._restored.get(key) or self._backend.get(key)
         if stored is None or stored[0] is None:
             return None
         return self._decode_value(key, stored[0]), stored[1]
@@ -283,11 +279,11 @@ class KeyValueStore:
         else:  # some were absent and not set
             entries = (dirty[row[0]] for row in rows)
         newly_unwritten = self._unwritten.append
-        for row, entry, stored in zip(rows, entries, map(_stored_of, rows), strict=True):
+        for row, entry in zip(rows, entries, strict=True):
             if entry[2] is None:
                 newly_unwritten(row[0])
-            entry[2] = stored
-            if stored[0] is None:
+            entry[2] = row
+            if row[1] is None:
                 entry[1] = NO_TIMESTAMP
         self._staged = None
         dirty.clear()
@@ -306,7 +302,7 @@ class KeyValueStore:
             if entry[2] is None:
                 del self._cached[key]
             else:
-                value, timestamp_ms = entry[2]
+                _, value, timestamp_ms = entry[2]
                 entry[0] = None if value is None else self._decode_value(key, value)
                 entry[1] = NO_TIMESTAMP if value is None else timestamp_ms
         self.dirty.clear()
@@ -369,7 +365,7 @@ class KeyValueStore:
         cached = self._cached
         records = self._restored
         for key in self._unwritten:
-            records[key] = cached[key][2]
+            records[key] = cached[key][2][1:]
         self._backend.write(records, self._changelog_offset)
         self._written_offset = self._changelog_offset
         for key in self._unwritten:

@@ -54,8 +54,21 @@ class StoreMachine(RuleBasedStateMachine):
             shutil.rmtree(self.directory)
 
     @precondition(lambda self: not self.staged)
-    @rule(key=KEYS, number=NUMBERS, time=TIMES)
-    def append_in_place(self, key: bytes, number: int, time: int) -> None:
+    @rule(
+        changes=st.lists(
+            st.tuples(st.sampled_from(["append", "put", "delete", "look"]), KEYS, NUMBERS, TIMES),
+            min_size=1,
+            max_size=8,
+        ),
+        then=st.sampled_from([[], ["stage"], ["stage", "commit"], ["abort"], ["stage", "abort"]]),
+    )
+    def process(self, changes: list[tuple[str, bytes, int, int]], then: list[str]) -> None:
+        for change, key, number, time in changes:
+            getattr(self, f"_{change}")(key, number, time)
+        for step in then:
+            getattr(self, step)()
+
+    def _append(self, key: bytes, number: int, time: int) -> None:
         entry = self.store.dirty.get(key) or self.store.load(key)
         if key in self.current:
             assert entry[:2] == list(self.current[key])
@@ -66,21 +79,15 @@ class StoreMachine(RuleBasedStateMachine):
         entry[1] = time
         self.current[key] = (list(entry[0]), time)
 
-    @precondition(lambda self: not self.staged)
-    @rule(key=KEYS)
-    def look(self, key: bytes) -> None:
+    def _look(self, key: bytes, _number: int, _time: int) -> None:
         if key not in self.store.dirty:
             self.store.load(key)
 
-    @precondition(lambda self: not self.staged)
-    @rule(key=KEYS, number=NUMBERS, time=TIMES)
-    def put(self, key: bytes, number: int, time: int) -> None:
+    def _put(self, key: bytes, number: int, time: int) -> None:
         self.store.put(key, [number], time)
         self.current[key] = ([number], time)
 
-    @precondition(lambda self: not self.staged)
-    @rule(key=KEYS, time=TIMES)
-    def delete(self, key: bytes, time: int) -> None:
+    def _delete(self, key: bytes, _number: int, time: int) -> None:
         self.store.delete(key, time)
         self.current.pop(key, None)
 
@@ -104,29 +111,30 @@ class StoreMachine(RuleBasedStateMachine):
         expected = [(key, *self.current[key]) for key in sorted(self.current) if key.startswith(prefix)]
         assert list(self.store.prefix(prefix)) == expected
 
-    @precondition(lambda self: not self.staged)
-    @rule()
     def stage(self) -> None:
         rows = self.store.stage()
         self.staged = True
         after = dict(self.committed)
-        for row in rows:
-            value = row[1]
+        for key, value, time in rows:
             if value is None:
-                after.pop(row[0], None)
+                after.pop(key, None)
             else:
-                after[row[0]] = (LIST.decode(value), row[2])
+                after[key] = (LIST.decode(value), time)
         assert after == self.current, "the changelog must lead to the same state"
-        assert len({row[0] for row in rows}) == len(rows)
+        assert len({key for key, _, _ in rows}) == len(rows)
 
-    @precondition(lambda self: self.staged)
-    @rule(step=st.integers(1, 3))
-    def commit(self, step: int) -> None:
-        self.offset = (self.offset or 0) + step
+    def commit(self) -> None:
+        self.offset = (self.offset or 0) + 1
         self.store.commit(self.offset)
         self.staged = False
         self.committed = {key: (list(value), time) for key, (value, time) in self.current.items()}
 
+    @precondition(lambda self: self.staged)
+    @rule()
+    def commit_what_is_staged(self) -> None:
+        self.commit()
+
+    @precondition(lambda self: self.store.dirty)
     @rule()
     def abort(self) -> None:
         self.store.abort()
@@ -146,6 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self.current[key] = ([number], time)
         self.committed = dict(self.current)
 
+    @precondition(lambda self: not self.store.dirty)
     @rule()
     def flush(self) -> None:
         self.store.flush()
@@ -177,6 +186,6 @@ def test_a_store_does_what_a_dict_does(persistent: bool, monkeypatch: pytest.Mon
     machine = type("Machine", (StoreMachine,), {"persistent": persistent})
     case = machine.TestCase()
     case.settings = settings(
-        max_examples=12 if persistent else 40, stateful_step_count=40, deadline=None, derandomize=True, database=None
+        max_examples=15 if persistent else 60, stateful_step_count=40, deadline=None, derandomize=True, database=None
     )
     case.runTest()
