@@ -2,9 +2,9 @@
 
 python -m benchmarks.bench_chain [--records N] [--keys N] [--rounds N]
 
-Each chain runs in a task program with in-memory stores, in batches of 10 000 records. Printed is the best batch of all
-rounds, and the best flush per row it makes, since other work on the machine can only add to them. Commits of the stores
-are not in it. `decode` is orjson alone on the same batch, for comparison with other machines.
+Each chain runs in a task program with in-memory stores, in batches so short that other work on the machine seldom falls
+into one. Printed is the best batch of all rounds, and the best flush per row it makes. Commits of the stores are not in
+it. `decode` is orjson alone on the same batch, for comparison with other machines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from state.memory import MemoryBackend
 from state.resources import StateResources
 from state.store import KeyValueStore
 
-BATCH_RECORDS = 10_000
+BATCH_RECORDS = 1_000
 
 
 def counting(builder: StreamsBuilder) -> None:
@@ -132,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--keys", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=8)
     options = parser.parse_args()
     topologies = {}
     for title, program in CHAINS.items():
