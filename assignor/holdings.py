@@ -52,6 +52,8 @@ class Holdings:
             task for task in held if task in self.tasks and task not in self.running and task not in self.suspended
         }
         self.learners = self._best_learners()
+        self.opened = [self._opened(instance) for instance in roster.instances]
+        """By rank of the instance: who of its workers has a task's state open. Empty for instances of one worker."""
 
     def holder(self, task: TaskId) -> Worker | None:
         """The worker that runs the task or has it suspended."""
@@ -85,6 +87,15 @@ class Holdings:
                 # Nobody follows the changelog for it, so whatever it says of being ready is of the past.
                 found.setdefault(task, []).append(Copy(CopyState(lag), instance, None))
         return found
+
+    def _opened(self, instance: Instance) -> dict[TaskId, Worker]:
+        opened: dict[TaskId, Worker] = {}
+        if len(instance.workers) > 1:
+            for worker in instance.workers:
+                said = worker.said
+                for tasks in (said.standbys, said.learners, said.suspended, said.active):
+                    opened.update(dict.fromkeys(self.stateful.intersection(tasks), worker))
+        return opened
 
     def _claims(
         self, statements: list[tuple[Worker, frozenset[TaskId]]], remembered: Mapping[TaskId, WorkerId]

@@ -3,7 +3,7 @@
 1. A task that somebody processes stays there. It moves only through a learner, or it is taken away now and given in the next
    round: a stateless task of a leaving member, and any task of a member whose patience to leave has ended.
 2. A task that its owner has suspended goes to the learner that is ready; else back to the owner; past the owner's
-   patience to the learner, ready or not. If nobody learns it, it was taken away in the round before: it is handed on.
+   patience to the learner, ready or not. A stateless one was taken away in the round before: it is handed on.
 3. A task in nobody's hands is given out at once: to its learner, to the freshest copy, to an instance with room.
 
 Preference among takers: ready learner, previous owner, unready learner, freshest copy, most room.
@@ -81,12 +81,12 @@ def _settle_running(plan: Plan, task: TaskId, holder: Worker) -> None:
 
 
 def _settle_suspended(plan: Plan, task: TaskId, holder: Worker) -> bool:
-    """Returns whether the task has a place. It has none yet if it was taken away, or nobody learns it any more."""
+    """Returns whether the task has a place: a stateless one has none yet, nor has one whose owner's patience has ended."""
     learner = plan.holdings.learners.get(task)
     if not plan.roster.receiving:
         plan.give(task, holder, MoveCase.KEEP, "no other member may take it")
     elif learner is None:
-        if holder.instance.receives or holder.expired or not plan.holdings.tasks[task]:
+        if holder.expired or not plan.holdings.tasks[task]:
             return False
         plan.give(task, holder, MoveCase.KEEP)
     elif learner.said.learners[task].ready:
@@ -100,7 +100,7 @@ def _settle_suspended(plan: Plan, task: TaskId, holder: Worker) -> bool:
 
 
 def _settle_homeless(plan: Plan, homeless: list[TaskId]) -> None:
-    """Tasks that nobody runs or learns: first those bound to an instance, then those with copies, then the rest."""
+    """Tasks that nobody runs or learns: first those of which there are copies, then the rest."""
     if not homeless:
         return
     if not plan.roster.receiving:
@@ -108,51 +108,25 @@ def _settle_homeless(plan: Plan, homeless: list[TaskId]) -> None:
             plan.withhold(task, MoveCase.WAIT, "no member may take it: all of them leave")
         return
     stateful_tasks = plan.holdings.stateful
-    suspended = plan.holdings.suspended
-    rest: list[TaskId] = []
-    loose: list[TaskId] = []
+    copies = plan.holdings.copies(stateful_tasks.intersection(homeless))
     for task in homeless:
-        holder = suspended.get(task)
-        if holder is not None and task in stateful_tasks and holder.instance.receives:
-            _hand_on_within(plan, task, holder)
-        elif task in stateful_tasks:
-            loose.append(task)
-        else:
-            rest.append(task)
-    copies = plan.holdings.copies(loose) if loose else {}
-    for task in loose:
         if task in copies:
             _give_to_copy(plan, task, copies[task])
-        else:
-            rest.append(task)
     for stateful in (True, False):
-        of_kind = [task for task in sorted(rest) if (task in stateful_tasks) is stateful]
-        _give_to_room(plan, of_kind, plan.loads(stateful))
-
-
-def _hand_on_within(plan: Plan, task: TaskId, holder: Worker) -> None:
-    """A stateful task that was taken away stays on its instance, where its state is: with whom has least to do."""
-    loads = plan.stateful
-    taker = loads.roomiest_worker(holder.instance)
-    if loads.of_worker[holder.rank] <= loads.of_worker[taker.rank]:
-        taker = holder
-    _place(plan, task, taker, "its state is on the instance")
+        rest = [task for task in homeless if (task in stateful_tasks) is stateful and task not in copies]
+        _give_to_room(plan, rest, plan.loads(stateful))
 
 
 def _give_to_copy(plan: Plan, task: TaskId, copies: list[Copy]) -> None:
     loads = plan.stateful
     remembered = plan.snapshot.memory.owners.get(task)
 
-    def preference(copy: Copy) -> tuple[int, bool, Key, int]:
-        own = (
-            any(worker.said.worker.instance == remembered.instance for worker in copy.instance.workers)
-            if remembered
-            else 0
-        )
-        return copy.staleness(), not own, loads.instance_room(copy.instance), copy.worker.rank if copy.worker else 0
+    def preference(copy: Copy) -> tuple[int, bool, Key]:
+        own = remembered is not None and copy.instance.identity == remembered.instance
+        return copy.staleness(), not own, loads.instance_room(copy.instance)
 
     best = min(copies, key=preference)
-    worker = best.worker or loads.roomiest_worker(best.instance)
+    worker = best.worker or plan.worker_on(best.instance, task)
     kind = "has a copy of its state open" if best.worker else "has its state on disk"
     _place(plan, task, worker, f"{kind}, {best.state.lag} records behind")
 
@@ -174,7 +148,7 @@ def _give_to_room(plan: Plan, tasks: list[TaskId], loads: Loads) -> None:
             taker = holder if loads.of_worker[holder.rank] <= loads.of_worker[fellow.rank] else fellow
         _place(plan, task, taker, "most room")
     for task, instance in zip(anybodys, loads.seats(len(anybodys)), strict=True):
-        _place(plan, task, loads.roomiest_worker(instance), "most room")
+        _place(plan, task, plan.worker_on(instance, task), "most room")
 
 
 def _place(plan: Plan, task: TaskId, taker: Worker, reason: str) -> None:

@@ -114,9 +114,9 @@ def _relocate(plan: Plan, task: TaskId, destination: Copy | Instance, reason: st
 
 def _learn(plan: Plan, task: TaskId, destination: Copy | Instance, reason: str) -> None:
     if isinstance(destination, Copy):
-        worker = destination.worker or plan.stateful.roomiest_worker(destination.instance)
+        worker = destination.worker or plan.worker_on(destination.instance, task)
     else:
-        worker = plan.stateful.roomiest_worker(destination)
+        worker = plan.worker_on(destination, task)
     plan.learner[task] = worker
     plan.stateful.add(worker)
     plan.stateful.incoming[worker.instance.rank] += 1

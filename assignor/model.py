@@ -57,7 +57,8 @@ class Subscription:
 
     `active` are the tasks that it keeps processing through the round; `suspended` are those it has committed and
     stopped because they are being learned or were revoked: only these may be handed to another member while this one
-    lives. A member that was told to give a task up lists it as suspended (or no longer at all) when it joins again.
+    lives. A suspended task has its state still open. A task that was taken away in a two-step move is closed, and listed
+    no more (at most as `dormant`) when the member joins again.
     """
 
     worker: WorkerId

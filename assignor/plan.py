@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assignor.holdings import Holdings
 from assignor.model import GroupSnapshot, MoveCase, TaskId
-from assignor.roster import Roster, Worker
+from assignor.roster import Instance, Roster, Worker
 from assignor.target import Loads
 
 
@@ -35,6 +35,13 @@ class Plan:
     def loads(self, stateful: bool) -> Loads:
         """The loads of the stateful or of the stateless tasks, once all planned moves are done."""
         return self.stateful if stateful else self.stateless
+
+    def worker_on(self, instance: Instance, task: TaskId) -> Worker:
+        """The worker of an instance for a task: the one that has its state open, which no other worker of the instance
+        can open before that one has closed it; else the one with least to do."""
+        opened = self.holdings.opened[instance.rank]
+        worker = opened.get(task) if opened else None
+        return worker or self.loads(self.holdings.tasks[task]).roomiest_worker(instance)
 
     def give(self, task: TaskId, worker: Worker, case: MoveCase, reason: str = "") -> None:
         """The worker runs the task after this round."""

@@ -29,10 +29,10 @@ class Worker:
 class Instance:
     """The workers of one process id, with the capacity that they share."""
 
-    __slots__ = ("capacity", "name", "newcomer", "rank", "receives", "workers")
+    __slots__ = ("capacity", "identity", "newcomer", "rank", "receives", "workers")
 
-    def __init__(self, name: str, rank: int, capacity: int, receives: bool, newcomer: bool) -> None:
-        self.name = name
+    def __init__(self, identity: InstanceId, rank: int, capacity: int, receives: bool, newcomer: bool) -> None:
+        self.identity = identity
         self.rank = rank
         self.capacity = capacity
         self.receives = receives
@@ -72,7 +72,7 @@ class Roster:
         for identity in sorted(families, key=lambda each: (families[each][0][2].name, each)):
             family = families[identity]
             instance = Instance(
-                name=family[0][2].name,
+                identity=identity,
                 rank=len(self.instances),
                 capacity=max(1, *(said.capacity for _, _, said in family)),
                 receives=not any(said.leaving for _, _, said in family),

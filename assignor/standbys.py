@@ -136,7 +136,7 @@ class _Standbys:
     def _add_if_free(self, task: TaskId, instance: Instance, worker: Worker | None, loads: Loads) -> bool:
         if task in self._occupied[instance.rank]:
             return False
-        self._add(task, worker or loads.roomiest_worker(instance), loads)
+        self._add(task, worker or self._worker_on(instance, task, loads), loads)
         return True
 
     def _add_by_room(self, missing: dict[TaskId, int], loads: Loads) -> None:
@@ -153,7 +153,7 @@ class _Standbys:
             for _ in range(count):
                 instance = room.without(task, self._occupied)
                 if instance is not None:
-                    self._add(task, loads.roomiest_worker(instance), loads)
+                    self._add(task, self._worker_on(instance, task, loads), loads)
 
     def _deal(self, missing: dict[TaskId, int], loads: Loads) -> None:
         """Copies of a task on a good part of all instances: go through all of them in order of their room."""
@@ -172,7 +172,11 @@ class _Standbys:
                 dealt[rank].append(task)
         for instance in by_room:
             for task in dealt[instance.rank]:
-                self._add(task, loads.roomiest_worker(instance), loads)
+                self._add(task, self._worker_on(instance, task, loads), loads)
+
+    def _worker_on(self, instance: Instance, task: TaskId, loads: Loads) -> Worker:
+        opened = self._plan.holdings.opened[instance.rank]
+        return opened.get(task) or loads.roomiest_worker(instance) if opened else loads.roomiest_worker(instance)
 
     def _add(self, task: TaskId, worker: Worker, loads: Loads) -> None:
         self._kept[worker.rank].add(task)

@@ -73,7 +73,7 @@ def violations(snapshot: GroupSnapshot, result: RoundResult) -> list[str]:
     if result.assignments.keys() != snapshot.members.keys():
         return ["not every member has an assignment"]
     known = facts(snapshot, result)
-    checks = (one_owner, no_gap, learning, moves, leaving, standbys, fencing, explanation, memory)
+    checks = (one_owner, no_gap, learning, moves, leaving, standbys, disks, fencing, explanation, memory)
     return [sentence for check in checks for sentence in check(known)]
 
 
@@ -187,6 +187,20 @@ def standbys(known: Facts) -> Iterator[str]:
         possible = min(wanted, len(known.receiving - at))
         if copies < possible:
             yield f"{task} has {copies} further copies, {possible} are possible"
+
+
+def disks(known: Facts) -> Iterator[str]:
+    """State that one worker has open is not given to another worker of its instance in the same round: one must close it
+    before the other can open it."""
+    opened: defaultdict[tuple[InstanceId, TaskId], list[MemberId]] = defaultdict(list)
+    for member, said in known.members.items():
+        for task in said.active | said.suspended | said.learners.keys() | said.standbys.keys():
+            opened[known.instance(member), task].append(member)
+    for member, given in known.result.assignments.items():
+        for task in given.active | given.learners | given.standbys:
+            by = opened.get((known.instance(member), task), [])
+            if known.snapshot.tasks.get(task, False) and by and member not in by:
+                yield f"{task} is given to {member} while {by} on its instance have it open"
 
 
 def fencing(known: Facts) -> Iterator[str]:

@@ -170,7 +170,7 @@ def test_workers_of_an_instance_even_out_in_two_steps() -> None:
     assert loads(first) == {"a0": 2, "a1": 0}
     assert given(first, "a0").rejoin
     gone = tasks(*range(4)) - given(first, "a0").active
-    for report in ({"suspended": gone}, {"dormant": copies({task.partition: 0 for task in gone})}, {}):
+    for report in ({"dormant": copies({task.partition: 0 for task in gone})}, {}):
         members["a0"] = replace(said("A", 0, capacity=2, active=given(first, "a0").active), **report)
         second = assign(snapshot(members, tasks(*range(4)), memory=first.memory))
         assert given(second, "a1").active == gone, report
@@ -190,15 +190,28 @@ def test_a_task_in_the_gap_stays_on_its_instance_though_others_have_a_copy() -> 
     assert given(result, "a1").active == tasks(0)
 
 
-def test_suspended_without_learner_goes_to_the_idler_worker_only_if_that_is_fairer() -> None:
-    """The learner died: the owner resumes, unless its instance was uneven anyway."""
+def test_suspended_without_learner_is_resumed_where_it_is_open() -> None:
+    """The learner died. No other worker of the instance can open the state before its owner has closed it: if that leaves
+    the workers uneven, one round more takes a task away, and the one after that gives it."""
     members = {
-        "a0": said("A", 0, capacity=2, active=tasks(1), suspended=tasks(0)),
-        "a1": said("A", 1, capacity=2, active=tasks(2)),
+        "a0": said("A", 0, capacity=2, suspended=tasks(0, 1)),
+        "a1": said("A", 1, capacity=2),
     }
-    assert given(assign(snapshot(members, tasks(0, 1, 2))), "a0").active == tasks(0, 1)
-    members["a0"] = said("A", 0, capacity=2, active=tasks(1, 3), suspended=tasks(0))
-    assert given(assign(snapshot(members, tasks(0, 1, 2, 3))), "a1").active == tasks(0, 2)
+    result = assign(snapshot(members, tasks(0, 1)))
+    assert given(result, "a0").active == tasks(0, 1)
+    assert given(result, "a0").rejoin
+    members["a0"] = said("A", 0, capacity=2, active=tasks(0, 1))
+    assert len(given(assign(snapshot(members, tasks(0, 1))), "a0").active) == 1
+
+
+def test_open_state_does_not_change_hands_within_an_instance() -> None:
+    """A full instance's standby that has to become the learner does so at the worker that has it open."""
+    members = {
+        "a": said("A", active=tasks(0), leaving=True),
+        "b0": said("B", 0, capacity=2, active=tasks(1, 2), standbys=copies({0: 9})),
+        "b1": said("B", 1, capacity=2),
+    }
+    assert given(assign(snapshot(members, tasks(0, 1, 2))), "b0").learners == tasks(0)
 
 
 def test_what_was_just_given_evens_out_in_the_next_round() -> None:
