@@ -27,35 +27,42 @@ class Membership(Protocol):
 
 
 class TopicWatch(threading.Thread):
-    """A thread of its own, since looking takes a round trip to the brokers, or a time-out."""
+    """A thread of its own, since looking takes a round trip to the brokers, or a time-out.
+
+    It compares with what the leader's last assignment went by, so that nothing is missed that happens right after it.
+    """
 
     def __init__(self, topics: TopologyTopics, membership: Membership) -> None:
         super().__init__(name="topic-watch", daemon=True)
         self._topics = topics
         self._membership = membership
         self._stopping = threading.Event()
-        self._seen: Mapping[str, int] | None = None
+        self._asked_for: Mapping[str, int] | None = None
+        """The counts for which a round was asked, which may be under way still."""
 
     def run(self) -> None:
         while not self._stopping.wait(WAITING_INTERVAL_S if self._is_waiting() else INTERVAL_S):
             if not self._membership.is_leader:
-                self._seen = None
                 continue
             try:
-                self._look()
+                self.look()
             except BrokerError as error:
                 log.debug("cannot look at the topics", error=str(error))
 
     def _is_waiting(self) -> bool:
-        return self._seen is None or len(self._seen) < len(self._topics.all_topics())
+        assigned = self._topics.assigned_counts
+        return assigned is None or len(assigned) < len(self._topics.all_topics())
 
-    def _look(self) -> None:
-        now = self._topics.counts()
-        if self._seen is not None and now != self._seen:
-            changed = sorted(topic for topic in {*now, *self._seen} if now.get(topic) != self._seen.get(topic))
+    def look(self) -> None:
+        """Compare once; asks for a round if something has changed. Raises BrokerError."""
+        now, assigned = self._topics.counts(), self._topics.assigned_counts
+        if assigned is None or now == assigned:
+            self._asked_for = None
+        elif now != self._asked_for:
+            self._asked_for = now
+            changed = sorted(topic for topic in {*now, *assigned} if now.get(topic) != assigned.get(topic))
             log.info("topics changed; starting a round", topics=changed)
             self._membership.request_rejoin(f"topics changed: {', '.join(changed)}")
-        self._seen = now
 
     def stop(self) -> None:
         """End the thread after its current look."""

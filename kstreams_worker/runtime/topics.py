@@ -7,7 +7,7 @@ missing before it hands out tasks, and refuses to touch anything when an existin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from assignor.model import TaskId
@@ -30,17 +30,29 @@ class TopicAdmin(Protocol):
 class TopologyTopics:
     """The topics of one application."""
 
-    def __init__(self, topology: Topology, application_id: str, admin: TopicAdmin, replication_factor: int) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        application_id: str,
+        admin: TopicAdmin,
+        replication_factor: int,
+        *,
+        other_topics: Iterable[str] = (),
+    ) -> None:
+        """`other_topics` must exist too, though the topology does not name them: the dead letter topic, if one is used."""
         self._topology = topology
         self._application_id = application_id
         self._admin = admin
         self._replication_factor = replication_factor
+        self._other_topics = tuple(other_topics)
         self._checked: dict[str, int] = {}
+        self.assigned_counts: Mapping[str, int] | None = None
+        """Partitions of `all_topics` that the newest answer of `tasks` went by; None before the first."""
 
     def external_topics(self) -> list[str]:
-        """The topics that the user must create: sources and sinks."""
-        names = {topic for sub in self._topology.subtopologies for topic in (*sub.source_topics, *sub.sink_topics)}
-        return sorted(names)
+        """The topics that the user must create: sources, sinks and others."""
+        named = {topic for sub in self._topology.subtopologies for topic in (*sub.source_topics, *sub.sink_topics)}
+        return sorted({*named, *self._other_topics})
 
     def source_topics(self, sub: SubTopology) -> tuple[str, ...]:
         """All topics that a subtopology reads, by their real names."""
@@ -69,6 +81,7 @@ class TopologyTopics:
         """
         names = [*self.all_topics(), *self._changelogs()]
         existing = self._admin.partition_counts(names)
+        self.assigned_counts = self._of_interest(existing)
         missing = [topic for topic in self.external_topics() if topic not in existing]
         if missing:
             raise TopicsMissing(
@@ -79,11 +92,15 @@ class TopologyTopics:
         wanted = self._internal(counts)
         self._check(wanted, existing)
         self._admin.create_topics([spec for spec in wanted if spec.name not in existing])
+        self.assigned_counts = self._of_interest(counts)
         return {
             TaskId(sub.id, partition): sub.is_stateful
             for sub in self._topology.subtopologies
             for partition in range(self._task_count(sub, counts))
         }
+
+    def _of_interest(self, counts: Mapping[str, int]) -> dict[str, int]:
+        return {topic: counts[topic] for topic in self.all_topics() if topic in counts}
 
     def _counts(self, existing: Mapping[str, int]) -> dict[str, int]:
         """Partitions of every source topic, as they are or as they are to be created."""

@@ -72,7 +72,14 @@ class Wiring:
         self.admin = Admin(
             settings.client_config("admin"), client_id=f"{self.client_id}-admin", timeout_s=ADMIN_TIMEOUT_S
         )
-        self.topics = TopologyTopics(topology, settings.application_id, self.admin, settings.replication_factor)
+        dead_letters = settings.deserialization_exception_policy == "dead_letter"
+        self.topics = TopologyTopics(
+            topology,
+            settings.application_id,
+            self.admin,
+            settings.replication_factor,
+            other_topics=[settings.dead_letter_topic] if dead_letters else (),
+        )
         self.leader = Leader(
             AssignorSettings(settings.num_standby_tasks, settings.stream_imbalance_percentage), self.topics
         )
