@@ -130,9 +130,9 @@ def measure(topology: Topology, cached: bool, options: argparse.Namespace) -> Be
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--records", type=int, default=30_000)
     parser.add_argument("--keys", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     topologies = {}
     for title, program in CHAINS.items():
