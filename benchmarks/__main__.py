@@ -12,6 +12,7 @@ import typer
 from benchmarks.count import VARIANTS, CountOptions, count
 from benchmarks.gaps import GapOptions, gaps
 from benchmarks.latency import LatencyOptions, latency
+from benchmarks.peers import PEERS
 from benchmarks.report import Report
 from kstreams_worker.errors import KStreamsError
 
@@ -28,6 +29,14 @@ class VariantName(StrEnum):
     EXACTLY_ONCE = "exactly-once"
     EVERY_UPDATE = "every-update"
     AT_LEAST_ONCE = "at-least-once"
+
+
+class PeerName(StrEnum):
+    """Of the command line, as the keys of `PEERS`."""
+
+    KAFKA_STREAMS = "kafka-streams"
+    QUIX = "quix"
+    FAUST = "faust"
 
 
 class GuaranteeName(StrEnum):
@@ -66,7 +75,11 @@ def count_command(
     variants: Annotated[
         list[VariantName] | None, typer.Option("--variant", help="What to measure; may be repeated.  [default: all]")
     ] = None,
-    time_limit_s: Annotated[float, typer.Option("--time-limit-s", help="For one run.")] = 120.0,
+    peers: Annotated[
+        list[PeerName] | None, typer.Option("--peer", help="Another program; fetched on demand; may be repeated.")
+    ] = None,
+    all_peers: Annotated[bool, typer.Option("--peers", help="All of them.")] = False,
+    time_limit_s: Annotated[float, typer.Option("--time-limit-s", min=1, help="For one run.")] = 60.0,
     servers: Servers = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -74,7 +87,8 @@ def count_command(
     named = dict(zip(VariantName, VARIANTS, strict=True))
     chosen = [named[name] for name in variants or VariantName]
     options = CountOptions(records, keys, repetitions, commit_interval_ms, time_limit_s)
-    count(Report(json_file), options, chosen, (), servers)
+    invited = [PEERS[name]() for name in PeerName if all_peers or name in (peers or ())]
+    count(Report(json_file), options, chosen, invited, servers)
 
 
 @app.command("latency")

@@ -27,6 +27,7 @@ from kstreams_worker.testing.broker import RunningKafka
 
 PARTITIONS = 4
 POLL_S = 0.02
+START_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class CountOptions:
     repetitions: int
     commit_interval_ms: int
     time_limit_s: float
-    """A contestant that has not finished then is rated by what it has done."""
+    """From a run's first commit. A contestant that has not finished then is rated by what it has done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ def _run(contestant: Contestant, job: Job, options: CountOptions, directory: Pat
         process.end()
     if len(samples) < 2:
         raise BenchmarkFailed(
-            f"{contestant.name} committed {len(samples)} time(s) within {options.time_limit_s:g} s:\n{process.log_tail()}"
+            f"{contestant.name} committed {len(samples)} time(s), too few to tell a rate:\n{process.log_tail()}"
         )
     complete = samples[-1].records >= options.records
     if complete and (counted := sum_of_newest(job.servers, job.sink, job.partitions)) != options.records:
@@ -177,7 +178,7 @@ def _run(contestant: Contestant, job: Job, options: CountOptions, directory: Pat
 
 def _commits(process: GuardedProcess, job: Job, options: CountOptions) -> Iterator[Sample]:
     """One sample for each commit that is seen, until the end of the input or the time limit."""
-    deadline = time.monotonic() + options.time_limit_s
+    deadline = time.monotonic() + START_TIMEOUT_S
     offsets = CommittedOffsets(job.servers, job.group, job.source, job.partitions)
     members: list[psutil.Process] = []
     records = 0
@@ -185,8 +186,10 @@ def _commits(process: GuardedProcess, job: Job, options: CountOptions) -> Iterat
         while records < options.records and time.monotonic() < deadline:
             found, moment = offsets.total(), time.monotonic()
             if found > records:
+                if not members:
+                    members = process.descendants()
+                    deadline = moment + options.time_limit_s
                 records = found
-                members = members or process.descendants()
                 yield Sample(moment, records, sum(map(_cpu_s, members)))
             process.check()
             time.sleep(POLL_S)

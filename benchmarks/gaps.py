@@ -275,5 +275,7 @@ def _run(kafka: RunningKafka, scenario: Scenario, options: GapOptions) -> Gaps:
         after = scene.settle()
         ended = time.monotonic()
         feeder.check()
-        hit = {partition for partition, owner in before.items() if owner == victim or after[partition] != owner}
-        return Gaps(watcher.longest(started, disturbed), watcher.longest(disturbed, ended), frozenset(hit))
+        lost = {partition for partition, owner in before.items() if owner == victim}
+        moved = {partition for partition, owner in before.items() if owner != after[partition]}
+        hit = frozenset(lost or moved)  # what moves back after a kill counts by what the kill did to it
+        return Gaps(watcher.longest(started, disturbed), watcher.longest(disturbed, ended), hit)
