@@ -15,8 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from state import NO_TIMESTAMP, Codec, KeyValueStore, StateResources, StoreSpec, open_store
 from state import store as store_module
 
-KEYS = st.sampled_from([b"", b"\x00", b"a", b"ab", b"b", b"\xff", b"\xff\xff"])
+ALL_KEYS = [b"", b"\x00", b"a", b"ab", b"b", b"\xff", b"\xff\xff"]
 """Few, so that they meet in all layers."""
+KEYS = st.sampled_from(ALL_KEYS)
 NUMBERS = st.integers(-5, 5)
 TIMES = st.integers(0, 100)
 OPTIONAL_KEYS = st.none() | KEYS
@@ -60,13 +61,17 @@ class StoreMachine(RuleBasedStateMachine):
             min_size=1,
             max_size=8,
         ),
-        then=st.sampled_from([[], ["stage"], ["stage", "commit"], ["abort"], ["stage", "abort"]]),
+        then=st.sampled_from([[], ["stage"], ["stage", "commit"], ["stage", "commit"], ["abort"], ["stage", "abort"]]),
+        looks=st.sets(KEYS, max_size=3),
     )
-    def process(self, changes: list[tuple[str, bytes, int, int]], then: list[str]) -> None:
+    def process(self, changes: list[tuple[str, bytes, int, int]], then: list[str], looks: set[bytes]) -> None:
         for change, key, number, time in changes:
             getattr(self, f"_{change}")(key, number, time)
         for step in then:
             getattr(self, step)()
+        for key in looks:
+            assert self.store.peek(key) == self.current.get(key)
+            assert self.store.get(key) == self.current.get(key, (None,))[0]
 
     def _append(self, key: bytes, number: int, time: int) -> None:
         entry = self.store.dirty.get(key) or self.store.load(key)
@@ -91,12 +96,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.delete(key, time)
         self.current.pop(key, None)
 
-    @rule(key=KEYS)
-    def peek(self, key: bytes) -> None:
-        assert self.store.peek(key) == self.current.get(key)
-        assert self.store.get(key) == self.current.get(key, (None,))[0]
-        assert self.store.peek_committed(key) == self.committed.get(key)
-
     @rule(start=OPTIONAL_KEYS, end=OPTIONAL_KEYS, backwards=st.booleans())
     def scan(self, start: bytes | None, end: bytes | None, backwards: bool) -> None:
         expected = [
@@ -105,9 +104,7 @@ class StoreMachine(RuleBasedStateMachine):
             if (start is None or key >= start) and (end is None or key < end)
         ]
         assert list(self.store.range(start, end, backwards=backwards)) == expected
-
-    @rule(prefix=KEYS)
-    def scan_prefix(self, prefix: bytes) -> None:
+        prefix = start or b""
         expected = [(key, *self.current[key]) for key in sorted(self.current) if key.startswith(prefix)]
         assert list(self.store.prefix(prefix)) == expected
 
@@ -154,27 +151,28 @@ class StoreMachine(RuleBasedStateMachine):
                 self.current[key] = ([number], time)
         self.committed = dict(self.current)
 
-    @precondition(lambda self: not self.store.dirty)
-    @rule()
-    def flush(self) -> None:
-        self.store.flush()
-
-    @precondition(lambda self: self.persistent)
-    @rule()
-    def reopen(self) -> None:
+    @precondition(lambda self: not self.staged)
+    @rule(again=st.booleans())
+    def flush_or_reopen(self, again: bool) -> None:
+        if not again or not self.persistent:
+            self.store.flush()
+            return
         self.store.close()
         self.store = self._open()
-        self.staged = False
         self.current = {key: (list(value), time) for key, (value, time) in self.committed.items()}
 
     @invariant()
     def offset_is_as_committed(self) -> None:
-        if hasattr(self, "store"):
-            assert self.store.changelog_offset == self.offset
+        assert self.store.changelog_offset == self.offset
+
+    @invariant()
+    def queries_see_what_is_committed(self) -> None:
+        for key in ALL_KEYS:
+            assert self.store.peek_committed(key) == self.committed.get(key)
 
     @invariant()
     def absent_entries_have_no_timestamp(self) -> None:
-        if hasattr(self, "store") and not self.store.dirty:
+        if not self.store.dirty:
             cached = self.store._cached.values()
             assert all(entry[1] == NO_TIMESTAMP for entry in cached if entry[0] is None)
 

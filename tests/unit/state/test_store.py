@@ -209,3 +209,17 @@ def test_reopening_finds_the_values_and_their_offset(tmp_path: Path) -> None:
     assert reopened.changelog_offset == 7
     assert reopened.peek(b"a") == (1, 10)
     reopened.close()
+
+
+def test_scans_forget_keys_that_were_aborted_or_committed(store: KeyValueStore) -> None:
+    """The order of uncommitted keys is kept from scan to scan, but no longer than the keys."""
+    for end_it in (store.abort, lambda: commit(store)):
+        store.put(b"a", 1, 1)
+        store.put(b"b", 1, 1)
+        assert [key for key, _, _ in store.all()] == [b"a", b"b"]
+        end_it()
+        committed = [key for key, _, _ in store.all()]
+        store.put(b"c", 1, 1)
+        store.put(b"d", 1, 1)
+        assert [key for key, _, _ in store.all()] == [*committed, b"c", b"d"]
+        store.abort()
