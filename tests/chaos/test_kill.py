@@ -1,0 +1,92 @@
+"""kill -9: nothing is lost, nothing is counted twice, and others take over without waiting for what they need not wait for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from harness.application import ALL_TASKS, application
+from harness.history import check_at_least_once, check_every_update
+
+from kstreams_worker.testing.broker import RunningKafka
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
+
+SHORT_SESSION_MS = 3_000
+
+
+def test_a_killed_worker_costs_no_session_timeout(kafka: RunningKafka, tmp_path: Path) -> None:
+    """Its supervisor takes it out of the group at once and starts it again; its session would have lasted for minutes."""
+    with application(kafka, tmp_path) as app:
+        app.feeder.burst(5_000).start()
+        pair = app.start(num_workers=2)
+        other = app.start()
+        app.until(lambda: sorted(pair.tasks() + other.tasks()) == ALL_TASKS, "all tasks run")
+        app.until(lambda: len(pair.worker_pids()) == 2 and len(pair.tasks()) >= 2, "two workers share the tasks")
+        app.until_counted()
+
+        killed = pair.worker_pids()[0]
+        os.kill(killed, signal.SIGKILL)
+
+        pair.wait_for_log("Worker ended unexpectedly; it is started again", exit_code=-signal.SIGKILL)
+        app.until(lambda: len(pair.worker_pids()) == 2 and killed not in pair.worker_pids(), "a new worker is there")
+        app.until(lambda: sorted(pair.tasks() + other.tasks()) == ALL_TASKS, "all tasks run again")
+        app.until_counted()
+        app.finish()
+
+
+@pytest.mark.parametrize("standbys", [0, 1])
+def test_a_killed_instance_is_replaced_by_the_others(kafka: RunningKafka, tmp_path: Path, standbys: int) -> None:
+    """Without standbys its tasks are opened anew and restored; with them the warm copies go on."""
+    with application(kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, num_standby_tasks=standbys) as app:
+        app.feeder.burst(5_000).start()
+        first, second = app.start(), app.start()
+        app.until_balanced(first, second)
+        if standbys:
+            for one, other in ((first, second), (second, first)):
+                app.until(
+                    lambda one=one, other=other: one.tasks("standby", "ready") == other.tasks(), "standbys are warm"
+                )
+        app.until_counted()
+        lost, rounds_before = second.tasks(), len(first.log("round"))
+
+        second.kill()
+
+        app.until_balanced(first)
+        takeover = next(line for line in first.log("round")[rounds_before:] if set(lost) <= set(line["active"].split()))
+        step = "promote" if standbys else "open"
+        assert takeover[step].split() == lost, takeover
+        app.until_counted()
+        app.finish()
+
+
+def test_every_update_survives_a_kill_without_a_cache(kafka: RunningKafka, tmp_path: Path) -> None:
+    """cache.max.bytes=0 sends each update on: the output is 1, 2, 3, ... for each key, whatever happened."""
+    with application(kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, cache_max_bytes=0) as app:
+        app.feeder.burst(5_000).start()
+        first = app.start()
+        app.until_balanced(first)
+        second = app.start()
+        app.until_balanced(first, second)
+        app.until_counted()
+        first.kill()
+        app.until_balanced(second)
+        app.until_counted()
+        app.finish(check_every_update)
+
+
+def test_at_least_once_loses_nothing(kafka: RunningKafka, tmp_path: Path) -> None:
+    """After a kill, what was sent since the last commit is sent again: counts may be too high, never too low."""
+    with application(kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, processing_guarantee="at_least_once") as app:
+        app.feeder.burst(5_000).start()
+        first = app.start()
+        app.until_balanced(first)
+        second = app.start()
+        app.until_balanced(first, second)
+        app.until_counted()
+        first.kill()
+        app.until_balanced(second)
+        app.until_counted()
+        app.finish(check_at_least_once)

@@ -1,0 +1,124 @@
+"""An application under test: its topics, its instances, its input and its output, and the end of them all."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from harness.feeder import Feeder
+from harness.history import Check, History, check_at_least_once, check_exactly_once
+from harness.instances import Instance
+from harness.waiting import until
+from kstreams_worker.testing.broker import RunningKafka
+
+PARTITIONS = 4
+ALL_TASKS = [f"0_{partition}" for partition in range(PARTITIONS)]
+
+LONG_SESSION_MS = 300_000
+"""So long that nothing which waits for it would pass a test's deadline."""
+
+
+class Application:
+    """Instances of one topology, with an input and an output topic of their own on a broker shared with other tests."""
+
+    def __init__(self, kafka: RunningKafka, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+        self.kafka = kafka
+        self.directory = directory
+        self.id = kafka.unique_name("app")
+        self.input_topic = f"{self.id}-in"
+        self.output_topic = f"{self.id}-out"
+        self.settings = {
+            "application.id": self.id,
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "session.timeout.ms": LONG_SESSION_MS,
+            **(settings or {}),
+        }
+        self.instances: list[Instance] = []
+        self.feeder = Feeder(kafka.bootstrap_servers, self.input_topic)
+        self.history = History(kafka.bootstrap_servers, self.output_topic, PARTITIONS)
+        self._names = (f"instance-{number}" for number in itertools.count(1))
+
+    def create_topics(self) -> None:
+        """Create the input and the output topic."""
+        for topic in (self.input_topic, self.output_topic):
+            self.kafka.create_topic(topic, PARTITIONS)
+
+    def start(self, topology: str = "harness.topologies:counts", **settings: object) -> Instance:
+        """Start one more instance. `settings` have `_` for `.`."""
+        own = {name.replace("_", "."): value for name, value in settings.items()}
+        instance = Instance(
+            next(self._names),
+            topology,
+            {**self.settings, **own},
+            self.directory,
+            environment={"INPUT_TOPIC": self.input_topic, "OUTPUT_TOPIC": self.output_topic},
+        )
+        self.instances.append(instance)
+        return instance.start()
+
+    def until_balanced(self, *instances: Instance, tasks: list[str] = ALL_TASKS) -> None:
+        """Wait until these instances run all tasks, each once and evenly."""
+
+        def balanced() -> bool:
+            shares = [instance.tasks() for instance in instances]
+            sizes = [len(share) for share in shares]
+            return sorted(itertools.chain(*shares)) == tasks and max(sizes) - min(sizes) <= 1
+
+        self.until(balanced, f"{', '.join(instance.name for instance in instances)} share all tasks evenly")
+
+    def until_counted(self, more: int = 500) -> None:
+        """Wait until so many more records have come out than now, of whatever key."""
+        target = self.history.read() + more
+        self.until(lambda: self.history.read() >= target, f"{more} more outputs")
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for a condition; a failure shows all instances."""
+        until(condition, what, explain=self.describe)
+
+    def finish(self, check: Check = check_exactly_once) -> None:
+        """End the input, wait until all of it is counted, close all instances, and check the whole output."""
+        expected = self.feeder.stop()
+        assert expected, "there was no input"
+        until(
+            lambda: self.history.reaches(expected),
+            "all input is counted",
+            explain=lambda: f"{self.history.behind(expected)}\n{self.describe()}",
+        )
+        running = [instance for instance in self.instances if instance.is_running]
+        for instance in running:
+            instance.terminate()
+        for instance in running:
+            assert instance.wait() == 0, instance.describe()
+        self.history.read_to_end()
+        check(self.history.values, expected)
+        if check is not check_at_least_once:
+            self.history.check_timestamps(self.feeder.timestamps_ms)
+        for instance in self.instances:
+            instance.assert_no_traceback()
+
+    def describe(self) -> str:
+        """All instances, for a message."""
+        return "\n".join(instance.describe() for instance in self.instances)
+
+    def kill(self) -> None:
+        """End whatever is left."""
+        for instance in self.instances:
+            instance.kill()
+        self.feeder.abandon()
+        self.history.close()
+
+
+@contextlib.contextmanager
+def application(
+    kafka: RunningKafka, directory: Path, *, create_topics: bool = True, **settings: object
+) -> Iterator[Application]:
+    """An application for the length of a `with` block; no process of it is left behind. `settings` have `_` for `.`."""
+    made = Application(kafka, directory, {name.replace("_", "."): value for name, value in settings.items()})
+    try:
+        if create_topics:
+            made.create_topics()
+        yield made
+    finally:
+        made.kill()

@@ -1,0 +1,168 @@
+"""What came out, and whether it is what a recount of the input says.
+
+The output of a count by key is, key by key, a rising sequence of numbers that ends with the number of the key's inputs.
+Recounting needs nothing of the code under test.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+
+import orjson
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+EXAMPLES = 5
+"""How many wrong keys a message names."""
+_PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+class TopicReader:
+    """Reads a topic from its beginning, read committed, in each partition's order. Owned by one thread."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        self._servers = bootstrap_servers
+        self._topic = topic
+        self._partitions = partitions
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": f"reader-of-{topic}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def read(self) -> list[Message]:
+        """What has come since the last call, waiting a moment for the first of it."""
+        return [message for message in self._consumer.consume(10_000, 0.2) if _is_record(message)]
+
+    def read_to_end(self) -> list[Message]:
+        """What is left up to the end of the topic as it is now.
+
+        Raises AssertionError if a transaction is still open there.
+        """
+        written = self.ends(committed=False)
+        assert self.ends(committed=True) == written, f"{self._topic} ends in an open transaction"
+        messages = []
+        while any(self._position(partition) < end for partition, end in written.items()):
+            messages += self.read()
+        return messages
+
+    def ends(self, *, committed: bool) -> dict[int, int]:
+        """The offset after the last record of each partition: of all, or of those no open transaction holds back."""
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        admin = AdminClient({"bootstrap.servers": self._servers, "log_level": 0})
+        asked = {TopicPartition(self._topic, number): OffsetSpec.latest() for number in range(self._partitions)}
+        answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=10)
+        return {partition.partition: future.result().offset for partition, future in answers.items()}
+
+    def _position(self, partition: int) -> int:
+        """The next offset to read; an end that follows control records only counts as read too."""
+        [found] = self._consumer.position([TopicPartition(self._topic, partition)])
+        return found.offset if found.offset >= 0 else 0
+
+
+def _is_record(message: Message) -> bool:
+    error = message.error()
+    assert error is None or error.retriable() or error.code() in _PASSING, error
+    return error is None
+
+
+class History:
+    """The numbers that a count by key has put out, in order."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        self._reader = TopicReader(bootstrap_servers, topic, partitions)
+        self.values: dict[bytes, list[int]] = {}
+        self.timestamps_ms: dict[bytes, list[int]] = {}
+        self.records_of_partition: Counter[int] = Counter()
+
+    def close(self) -> None:
+        """Close the reader; what was read stays."""
+        self._reader.close()
+
+    def read(self) -> int:
+        """Take in what has come since the last call; returns the number of records so far."""
+        self._take(self._reader.read())
+        return self.records_of_partition.total()
+
+    def read_to_end(self) -> None:
+        """Take in all that is there. Raises AssertionError if a transaction is still open."""
+        self._take(self._reader.read_to_end())
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self.records_of_partition[message.partition()] += 1
+            self.values.setdefault(message.key(), []).append(orjson.loads(message.value()))
+            self.timestamps_ms.setdefault(message.key(), []).append(message.timestamp()[1])
+
+    def check_timestamps(self, inputs_ms: Mapping[bytes, list[int]]) -> None:
+        """Each number carries the time of the input that it counts: the newest so far, as inputs are in order of time."""
+        wrong = [
+            (key, f"{number} at {time_ms} instead of {inputs_ms[key][number - 1]}")
+            for key, numbers in self.values.items()
+            for number, time_ms in zip(numbers, self.timestamps_ms[key], strict=True)
+            if number <= len(inputs_ms[key]) and time_ms != inputs_ms[key][number - 1]
+        ]
+        assert not wrong, f"{len(wrong)} outputs have a wrong time: {_some(wrong)}"
+
+    def reaches(self, expected: Mapping[bytes, int]) -> bool:
+        """Whether each key's newest number is at least what is expected; reads on first."""
+        self.read()
+        return not self._missing(expected)
+
+    def behind(self, expected: Mapping[bytes, int]) -> str:
+        """For a message: what is missing."""
+        missing = self._missing(expected)
+        return f"{sum(missing.values())} of {sum(expected.values())} records are not counted: {_some(missing.items())}"
+
+    def _missing(self, expected: Mapping[bytes, int]) -> dict[bytes, int]:
+        newest = {key: numbers[-1] for key, numbers in self.values.items()}
+        return {key: count - newest.get(key, 0) for key, count in expected.items() if newest.get(key, 0) < count}
+
+
+Check = Callable[[Mapping[bytes, list[int]], Mapping[bytes, int]], None]
+"""Judges the numbers of each key by the number of its inputs. Raises AssertionError."""
+
+
+def check_exactly_once(values: Mapping[bytes, list[int]], expected: Mapping[bytes, int]) -> None:
+    """Each key's numbers rise without a repeat and end with the number of its inputs; no key is missing or made up."""
+    _check_keys(values, expected)
+    wrong = [(key, numbers) for key, numbers in values.items() if any(b <= a for a, b in pairwise(numbers))]
+    assert not wrong, f"{len(wrong)} keys were counted twice or went back: {_some(wrong)}"
+    wrong_ends = [(key, f"{values[key][-1]} of {count}") for key, count in expected.items() if values[key][-1] != count]
+    assert not wrong_ends, f"{len(wrong_ends)} keys end with a wrong count: {_some(wrong_ends)}"
+
+
+def check_every_update(values: Mapping[bytes, list[int]], expected: Mapping[bytes, int]) -> None:
+    """Each key's numbers are 1, 2, 3, ... up to the number of its inputs."""
+    _check_keys(values, expected)
+    wrong = [(key, numbers) for key, numbers in values.items() if numbers != list(range(1, expected[key] + 1))]
+    assert not wrong, f"{len(wrong)} keys miss or repeat an update: {_some(wrong)}"
+
+
+def check_at_least_once(values: Mapping[bytes, list[int]], expected: Mapping[bytes, int]) -> None:
+    """Each key ends with the number of its inputs or more, and no key is missing or made up."""
+    _check_keys(values, expected)
+    wrong = [(key, f"{values[key][-1]} of {count}") for key, count in expected.items() if values[key][-1] < count]
+    assert not wrong, f"{len(wrong)} keys end with a count too low: {_some(wrong)}"
+
+
+def _check_keys(values: Mapping[bytes, list[int]], expected: Mapping[bytes, int]) -> None:
+    assert values.keys() == expected.keys(), (
+        f"keys differ: {_some((key, '') for key in values.keys() ^ expected.keys())}"
+    )
+
+
+def _some(found: Iterable[tuple[bytes, object]]) -> str:
+    return ", ".join(f"{key.decode()} {what}" for key, what in sorted(found, key=lambda item: item[0])[:EXAMPLES])

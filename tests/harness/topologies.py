@@ -1,0 +1,32 @@
+"""Topologies of the tests. Topic names come from the environment, since every test has its own."""
+
+import os
+
+from kstreams_worker import StreamsBuilder
+from kstreams_worker.topology.topology import Topology
+
+
+def counts() -> Topology:
+    """The number of records of each key."""
+    builder = StreamsBuilder()
+    counted = (
+        builder.stream(os.environ["INPUT_TOPIC"], key=bytes, value="json").group_by_key().count(materialized="counts")
+    )
+    counted.to_stream().to(os.environ["OUTPUT_TOPIC"], value="json")
+    return builder.build()
+
+
+def other_counts() -> Topology:
+    """Not the topology above, though it reads and writes the same topics."""
+    builder = StreamsBuilder()
+    records = builder.stream(os.environ["INPUT_TOPIC"], key=bytes, value="json")
+    counted = records.filter(lambda key, value: True).group_by_key().count(materialized="other-counts")
+    counted.to_stream().to(os.environ["OUTPUT_TOPIC"], value="json")
+    return builder.build()
+
+
+def fixed() -> Topology:
+    """One that needs nothing around it, for instances that never get to run it."""
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    return builder.build()
