@@ -19,6 +19,7 @@ from examples.demo.timeline import Timeline
 from kstreams_worker.errors import KStreamsError
 
 LOG_LINES_SHOWN = 12
+LOG_LINE_CHARACTERS_MAX = 300
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -80,7 +81,8 @@ def _show_failure(error: Exception, play: Play, timeline: Timeline) -> None:
     for instance in play.instances:
         timeline.say(f"end of the log of {instance.name}:")
         for line in list(instance.log_lines())[-LOG_LINES_SHOWN:]:
-            timeline.console.print(line, markup=False, soft_wrap=True)
+            shown = line if len(line) <= LOG_LINE_CHARACTERS_MAX else f"{line[: LOG_LINE_CHARACTERS_MAX - 1]}…"
+            timeline.console.print(shown, markup=False, soft_wrap=True)
     timeline.say(f"error: {error}", style="bold red")
 
 

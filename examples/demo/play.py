@@ -25,7 +25,8 @@ POLL_S = 0.2
 SETTLED_S = 2.5
 """A status may be a second old, so only what several in a row agree on has settled."""
 SPARK_TIMEOUT_S = 60.0
-STEP_TIMEOUT_S = 60.0
+STEP_TIMEOUT_S = 90.0
+STANDSTILL_S = 5.0
 CLOSE_TIMEOUT_S = 30.0
 
 
@@ -265,14 +266,19 @@ class Play:
         timeout_s: float = STEP_TIMEOUT_S,
         why_not: Callable[[], str] = lambda: "",
     ) -> None:
-        deadline = time.monotonic() + timeout_s
+        left_s, looked_at = timeout_s, time.monotonic()
         while True:
             self._feed.check()
+            self._watcher.check()
             for instance in self.instances:
                 instance.check()
             if condition():
                 return
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            # Time in which nothing ran at all, since the machine slept, is not the step's.
+            left_s -= min(now - looked_at, STANDSTILL_S)
+            looked_at = now
+            if left_s <= 0:
                 reason = why_not()
                 raise DemoFailed(
                     f"gave up waiting for {what}, after {timeout_s:g} s" + (f" ({reason})" if reason else "")
