@@ -4,6 +4,7 @@ This package imports the standard library and rocksdict only. It starts no threa
 runtime hands it records and offsets. Start with `open_store` and `KeyValueStore`; directories are in `StateDirectory`.
 """
 
+from state.backend import Row
 from state.directory import DormantTask, StateDirectory
 from state.errors import (
     StateError,
@@ -19,14 +20,15 @@ from state.opening import open_store
 from state.replace import prepared_path, replace_by_prepared
 from state.resources import StateResources
 from state.spec import Codec, StoreSpec
-from state.store import ChangelogRow, KeyValueStore
+from state.store import Entry, KeyValueStore
 
 __all__ = [
     "NO_TIMESTAMP",
-    "ChangelogRow",
     "Codec",
     "DormantTask",
+    "Entry",
     "KeyValueStore",
+    "Row",
     "StateDirectory",
     "StateError",
     "StateInUse",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from state.format import StoreFormat
 
-Stored = tuple[bytes | None, int]
-"""`(value, timestamp_ms)`, the value encoded by the store's codec; a value of None deletes the key."""
+Row = tuple[bytes, bytes | None, int]
+"""One record of a changelog: key, value (encoded by the store's codec; None deletes the key), timestamp in milliseconds."""
 
 
 class Backend(Protocol):
@@ -25,8 +25,8 @@ class Backend(Protocol):
     def get(self, key: bytes) -> tuple[bytes, int] | None:
         """`(value, timestamp_ms)`, or None when the key is absent."""
 
-    def write(self, records: Mapping[bytes, Stored], changelog_offset: int | None) -> None:
-        """Apply the records and the offset in one step: either both are kept, or neither."""
+    def write(self, rows: Sequence[Row], changelog_offset: int | None) -> None:
+        """Apply the rows and the offset in one step: either both are kept, or neither. Of a key's rows the last counts."""
 
     def scan(self, start: bytes | None, end: bytes | None, *, backwards: bool) -> Iterator[tuple[bytes, bytes, int]]:
         """`(key, value, timestamp_ms)` in key order, of keys from `start` up to, not including, `end`.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
-from state.backend import Stored
+from state.backend import Row
 from state.format import StoreFormat
 from state.key_order import KeyOrder
 
@@ -28,10 +28,10 @@ class MemoryBackend:
     def get(self, key: bytes) -> tuple[bytes, int] | None:
         return self._records.get(key)
 
-    def write(self, records: Mapping[bytes, Stored], changelog_offset: int | None) -> None:
+    def write(self, rows: Sequence[Row], changelog_offset: int | None) -> None:
         kept = self._records
         removed = False
-        for key, (value, timestamp_ms) in records.items():
+        for key, value, timestamp_ms in rows:
             if value is not None:
                 kept[key] = (value, timestamp_ms)
             elif kept.pop(key, None) is not None:

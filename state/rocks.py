@@ -15,7 +15,8 @@ refused (`no_slowdown`) and tried again from Python, so that heartbeats go on me
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from state.backend import Stored
+from state.backend import Row
 from state.errors import StateError, StateInUse, StoreDamaged, StoreDiskFull
 from state.format import (
     META_KEY,
@@ -63,6 +64,9 @@ _STALL_SIGNS = ("rocksdb.is-write-stopped", "rocksdb.actual-delayed-write-rate")
 STALL_PAUSE_S = 0.005
 STALL_LIMIT_S = 60.0
 """A write that RocksDB still refuses after this long means that the disk cannot keep up at all."""
+
+
+_key_of = itemgetter(0)
 
 
 def _options(resources: StateResources) -> Options:
@@ -140,14 +144,14 @@ class RocksBackend:
             return data, NO_TIMESTAMP
         return data[TIMESTAMP_BYTES:], TIMESTAMP.unpack_from(data)[0]
 
-    def write(self, records: Mapping[bytes, Stored], changelog_offset: int | None) -> None:
+    def write(self, rows: Sequence[Row], changelog_offset: int | None) -> None:
         if changelog_offset is None:
             changelog_offset = self._meta.changelog_offset
         meta = StoreMeta(self._meta.format, changelog_offset)
         deadline = time.monotonic() + STALL_LIMIT_S
         while True:
             # A batch is used up even by a write that is refused, so it is built anew each time.
-            batch = self._batch(records, meta)
+            batch = self._batch(rows, meta)
             try:
                 self._db.write(batch, self._write_options)
             except Exception as error:
@@ -165,22 +169,21 @@ class RocksBackend:
             time.sleep(STALL_PAUSE_S)
             delayed = any(self._db.property_int_value(name) for name in _STALL_SIGNS)
 
-    def _batch(self, records: Mapping[bytes, Stored], meta: StoreMeta) -> WriteBatch:
+    def _batch(self, rows: Sequence[Row], meta: StoreMeta) -> WriteBatch:
         batch = WriteBatch(raw_mode=True)
         put = batch.put
         delete = batch.delete
         tag = RECORD_TAG
+        ordered = sorted(rows, key=_key_of)  # stable: of a key's rows the last stays last
         if meta.format is StoreFormat.PLAIN:
-            for key in sorted(records):
-                value, _ = records[key]
+            for key, value, _ in ordered:
                 if value is None:
                     delete(tag + key)
                 else:
                     put(tag + key, value)
         else:
             pack = TIMESTAMP.pack
-            for key in sorted(records):
-                value, timestamp_ms = records[key]
+            for key, value, timestamp_ms in ordered:
                 if value is None:
                     delete(tag + key)
                 else:

@@ -23,9 +23,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
-from state.backend import Backend, Stored
+from state.backend import Backend, Row
 from state.errors import StoreCodecError, StoreMisuse
 from state.format import NO_TIMESTAMP, StoreFormat
 from state.key_order import KeyOrder
@@ -37,9 +38,6 @@ Entry = list[Any]
 key is absent) and its record's timestamp (`NO_TIMESTAMP`: absent or unknown). The third is the store's own: the committed
 state as the backend will get it, `(encoded value, timestamp_ms)`; None if the backend has it."""
 
-
-ChangelogRow = tuple[bytes, bytes | None, int]
-"""One record for the changelog: key, value (None: a tombstone), timestamp in milliseconds."""
 
 REPLAY_RECORDS_MAX = 500_000
 """Committed changelog records that may be missing from the backend: about a second of replay after a crash."""
@@ -54,6 +52,8 @@ FIRST_KEY_BYTES = 32.0
 """Guesses at the mean sizes, until the first commit has been measured."""
 SAMPLING = 8
 """Every eighth record's size is measured."""
+
+_row_of = itemgetter(2)
 
 
 def key_after_prefix(prefix: bytes) -> bytes | None:
@@ -73,15 +73,16 @@ class KeyValueStore:
         self.spec = spec
         self.dirty: dict[bytes, Entry] = {}
         self._cached: dict[bytes, Entry] = {}
-        self._unwritten: list[bytes] = []
-        """The keys of the cached entries that the backend does not have yet."""
-        self._restored: dict[bytes, Stored] = {}
+        self._unwritten: list[Entry] = []
+        """The cached entries that the backend does not have yet."""
+        self._restored: dict[bytes, Row] = {}
         self._backend = backend
         self._resources = resources
         resources.store_opened(self)
         self._encode = spec.value.encode
         self._decode = spec.value.decode
-        self._staged: list[ChangelogRow] | None = None
+        self._staged: list[Row] | None = None
+        self._staged_entries = 0
         self._changelog_offset = backend.changelog_offset
         self._written_offset = backend.changelog_offset
         self._key_bytes = FIRST_KEY_BYTES
@@ -106,10 +107,16 @@ class KeyValueStore:
 
     def _read(self, key: bytes) -> Entry:
         """The entry of a key that is not cached."""
-        stored = (self._restored.get(key) if self._restored else None) or self._backend.get(key)
-        if stored is None or stored[0] is None:
-            return [None, NO_TIMESTAMP, None]
-        return [self._decode_value(key, stored[0]), stored[1], None]
+        value, timestamp_ms = self._stored(key)
+        return [None if value is None else self._decode_value(key, value), timestamp_ms, None]
+
+    def _stored(self, key: bytes) -> tuple[bytes | None, int]:
+        """What is below the cached entries: `(encoded value, timestamp_ms)`."""
+        if self._restored:
+            row = self._restored.get(key)
+            if row is not None:
+                return (None, NO_TIMESTAMP) if row[1] is None else row[1:]
+        return self._backend.get(key) or (None, NO_TIMESTAMP)
 
     def _decode_value(self, key: bytes, value: bytes) -> Any:
         try:
@@ -136,11 +143,9 @@ class KeyValueStore:
         The value is decoded anew each time, so it is the caller's own whatever processing does meanwhile.
         """
         entry = self._cached.get(key)
-        row: ChangelogRow | None = entry[2] if entry is not None else None
-        stored = row[1:] if row is not None else self._restored.get(key) or self._backend.get(key)
-        if stored is None or stored[0] is None:
-            return None
-        return self._decode_value(key, stored[0]), stored[1]
+        row: Row | None = entry[2] if entry is not None else None
+        value, timestamp_ms = row[1:] if row is not None else self._stored(key)
+        return None if value is None else (self._decode_value(key, value), timestamp_ms)
 
     def get(self, key: bytes) -> Any:
         """The value as processing sees it now, or None; it must not be changed in place."""
@@ -226,7 +231,7 @@ class KeyValueStore:
         """About how much memory the uncommitted entries take."""
         return int(len(self.dirty) * self._entry_bytes)
 
-    def stage(self) -> list[ChangelogRow]:
+    def stage(self) -> list[Row]:
         """Encode the uncommitted entries and return their changelog rows, one for each key.
 
         Until `commit` or `abort` the entries must not change. An entry that is absent and was not set gives no row.
@@ -236,10 +241,10 @@ class KeyValueStore:
             StoreCodecError: the codec refuses a value; nothing is staged.
         """
         if self._staged is not None:
-            raise StoreMisuse(f"{self.spec.name}: stage() was called twice without commit() or abort()")
+            raise StoreMisuse(f"store {self.spec.name}: stage() was called twice without commit() or abort()")
         encode = self._encode
         try:
-            rows: list[ChangelogRow] = [
+            rows: list[Row] = [
                 (key, None if value is None else encode(value), timestamp_ms)
                 for key, (value, timestamp_ms, _) in self.dirty.items()
                 if value is not None or timestamp_ms != NO_TIMESTAMP
@@ -247,6 +252,7 @@ class KeyValueStore:
         except Exception as error:
             raise self._encode_error(error) from error
         self._staged = rows
+        self._staged_entries = len(self.dirty)
         return rows
 
     def _encode_error(self, error: Exception) -> StoreCodecError:
@@ -272,8 +278,10 @@ class KeyValueStore:
         """
         rows = self._staged
         if rows is None:
-            raise StoreMisuse(f"{self.spec.name}: commit() without stage()")
+            raise StoreMisuse(f"store {self.spec.name}: commit() without stage()")
         dirty = self.dirty
+        if len(dirty) != self._staged_entries:
+            raise StoreMisuse(f"store {self.spec.name}: entries were loaded or set between stage() and commit()")
         if len(rows) == len(dirty):
             entries: Iterator[Entry] = iter(dirty.values())
         else:  # some were absent and not set
@@ -281,7 +289,7 @@ class KeyValueStore:
         newly_unwritten = self._unwritten.append
         for row, entry in zip(rows, entries, strict=True):
             if entry[2] is None:
-                newly_unwritten(row[0])
+                newly_unwritten(entry)
             entry[2] = row
             if row[1] is None:
                 entry[1] = NO_TIMESTAMP
@@ -318,12 +326,12 @@ class KeyValueStore:
             StateError: as `commit`.
         """
         if self.dirty or self._staged is not None:
-            raise StoreMisuse(f"{self.spec.name}: restore() while entries are uncommitted")
+            raise StoreMisuse(f"store {self.spec.name}: restore() while entries are uncommitted")
         if self._cached:
             self._write()
             self._cached.clear()
         if keys:
-            self._restored.update(zip(keys, zip(values, timestamps_ms, strict=True), strict=True))
+            self._restored.update(zip(keys, zip(keys, values, timestamps_ms, strict=True), strict=True))
             self._measure(keys[::SAMPLING], values[::SAMPLING])
         self._changelog_offset = next_offset
         if len(self._restored) > min(RESTORED_RECORDS_MAX, self._entries_max()):
@@ -362,16 +370,14 @@ class KeyValueStore:
         """Hand everything committed to the backend."""
         if not self._unwritten and not self._restored and self._changelog_offset == self._written_offset:
             return
-        cached = self._cached
-        records = self._restored
-        for key in self._unwritten:
-            records[key] = cached[key][2][1:]
-        self._backend.write(records, self._changelog_offset)
+        unwritten, restored = self._unwritten, self._restored
+        # An entry's row is newer than what was restored, so it comes after it.
+        self._backend.write([*restored.values(), *map(_row_of, unwritten)], self._changelog_offset)
         self._written_offset = self._changelog_offset
-        for key in self._unwritten:
-            cached[key][2] = None
-        self._unwritten.clear()
-        records.clear()
+        for entry in unwritten:
+            entry[2] = None
+        unwritten.clear()
+        restored.clear()
 
     def flush(self) -> None:
         """Have the committed state survive a crash of the machine, with its changelog offset; blocks until it does."""

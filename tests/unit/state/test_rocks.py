@@ -222,7 +222,7 @@ def test_writes_that_would_stall_wait_in_python(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(backend, "_await_room", counted)
     for number in range(50):
-        backend.write({b"%d" % number: (os.urandom(50_000), 1)}, number)
+        backend.write([(b"%d" % number, os.urandom(50_000), 1)], number)
     assert waits > 0
     assert backend.changelog_offset == 49
     assert sum(1 for _ in backend.scan(None, None, backwards=False)) == 50
@@ -236,7 +236,7 @@ def test_a_write_that_stays_refused_is_an_error(tmp_path: Path, monkeypatch: pyt
     backend._db.set_options({"write_buffer_size": "65536", "max_write_buffer_number": "2"})
     with pytest.raises(StateError, match="cannot keep up"):
         for number in range(200):
-            backend.write({b"%d" % number: (os.urandom(50_000), 1)}, number)
+            backend.write([(b"%d" % number, os.urandom(50_000), 1)], number)
     offset = backend.changelog_offset
     assert offset is not None
     assert sum(1 for _ in backend.scan(None, None, backwards=False)) == offset + 1

@@ -114,6 +114,15 @@ def test_commit_without_stage_is_refused(store: KeyValueStore) -> None:
         store.commit(1)
 
 
+def test_changes_between_stage_and_commit_are_refused(store: KeyValueStore) -> None:
+    """They would be committed without being in the changelog."""
+    store.put(b"a", 1, 10)
+    store.stage()
+    store.load(b"b")
+    with pytest.raises(StoreMisuse, match="between"):
+        store.commit(1)
+
+
 def test_staging_twice_is_refused(store: KeyValueStore) -> None:
     store.stage()
     with pytest.raises(StoreMisuse):
