@@ -73,12 +73,8 @@ class Application:
         target = self.history.read() + more
         self.until(lambda: self.history.read() >= target, f"{more} more outputs")
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for a condition; a failure shows all instances."""
-        until(condition, what, explain=self.describe)
-
-    def finish(self, check: Check = check_exactly_once) -> None:
-        """End the input, wait until all of it is counted, close all instances, and check the whole output."""
+    def until_complete(self) -> dict[bytes, int]:
+        """End the steady input and wait until all of it is counted; returns the right counts."""
         expected = self.feeder.stop()
         assert expected, "there was no input"
         until(
@@ -86,6 +82,22 @@ class Application:
             "all input is counted",
             explain=lambda: f"{self.history.behind(expected)}\n{self.describe()}",
         )
+        return expected
+
+    def until_counted_in(self, partition: int, total: int) -> None:
+        """Wait until so many records have come out in this partition, all told."""
+        self.until(
+            lambda: self.history.read() and self.history.records_of_partition[partition] >= total,
+            f"{total} outputs in partition {partition}",
+        )
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for a condition; a failure shows all instances."""
+        until(condition, what, explain=self.describe)
+
+    def finish(self, check: Check = check_exactly_once) -> None:
+        """End the input, wait until all of it is counted, close all instances, and check the whole output."""
+        expected = self.until_complete()
         running = [instance for instance in self.instances if instance.is_running]
         for instance in running:
             instance.terminate()

@@ -46,15 +46,17 @@ class TopicReader:
         """What has come since the last call, waiting a moment for the first of it."""
         return [message for message in self._consumer.consume(10_000, 0.2) if _is_record(message)]
 
-    def read_to_end(self) -> list[Message]:
-        """What is left up to the end of the topic as it is now.
+    def read_to_end(self, of: Iterable[int] | None = None) -> list[Message]:
+        """What is left up to the end of these partitions (None: of all) as it is now.
 
-        Raises AssertionError if a transaction is still open there.
+        Raises AssertionError if a transaction is still open in one of them.
         """
-        written = self.ends(committed=False)
-        assert self.ends(committed=True) == written, f"{self._topic} ends in an open transaction"
+        written, stable = self.ends(committed=False), self.ends(committed=True)
+        partitions = range(self._partitions) if of is None else list(of)
+        for partition in partitions:
+            assert stable[partition] == written[partition], f"{self._topic}[{partition}] ends in an open transaction"
         messages = []
-        while any(self._position(partition) < end for partition, end in written.items()):
+        while any(self._position(partition) < written[partition] for partition in partitions):
             messages += self.read()
         return messages
 
@@ -96,9 +98,12 @@ class History:
         self._take(self._reader.read())
         return self.records_of_partition.total()
 
-    def read_to_end(self) -> None:
-        """Take in all that is there. Raises AssertionError if a transaction is still open."""
-        self._take(self._reader.read_to_end())
+    def read_to_end(self, of: Iterable[int] | None = None) -> None:
+        """Take in all that is there in these partitions (None: in all).
+
+        Raises AssertionError if a transaction is still open in one of them.
+        """
+        self._take(self._reader.read_to_end(of))
 
     def _take(self, messages: Iterable[Message]) -> None:
         for message in messages:

@@ -158,6 +158,16 @@ class Instance:
             if (task["role"], task["state"]) == (role, state)
         )
 
+    def tasks_of_workers(self) -> list[int]:
+        """The number of active tasks that each worker runs, of those that have any."""
+        status = self.status() or {"workers": []}
+        running = [
+            sum((task["role"], task["state"]) == ("active", "running") for task in worker.get("tasks", ()))
+            for worker in status["workers"]
+            if worker["running"]
+        ]
+        return sorted(number for number in running if number)
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum of all series of this name with these labels."""
         total = 0.0
