@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assignor.model import Assignment, Subscription
+from assignor.model import Assignment, Subscription, TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Assigned:
     is_leader: bool
     round_s: float
     """From the moment this member learned of the round to its assignment."""
+    said_ready: frozenset[TaskId] = frozenset()
+    """The learners that this member called ready when it joined the round; what became ready later, nobody knows yet."""
 
 
 @dataclass(frozen=True, slots=True)

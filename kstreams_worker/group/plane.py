@@ -78,6 +78,7 @@ class GroupPlane:
         self._published: Subscription | None = None
         self._being_learned: frozenset[TaskId] = frozenset()
         self._unapplied: Assignment | None = None
+        self._said_ready: frozenset[TaskId] = frozenset()
         self._answer: Any = None
         self._closing = False
         self._heartbeat_interval_s = heartbeat_interval_ms / 1000
@@ -295,6 +296,7 @@ class GroupPlane:
             if self._published is None:
                 raise RuntimeError("joined before anything was published")
             said = with_unapplied(self._published, self._unapplied)
+        self._said_ready = frozenset(task for task, copy in said.learners.items() if copy.ready)
         return encode_subscription(said)
 
     def _assign(self, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:
@@ -353,7 +355,7 @@ class GroupPlane:
         with self._lock:
             self._unapplied = assignment
             self._joining_since = None
-        self._tell(Assigned(membership, assignment, is_leader, round_s))
+        self._tell(Assigned(membership, assignment, is_leader, round_s, self._said_ready))
 
 
 def _is_passing(error: kafka_errors.KafkaError) -> bool:

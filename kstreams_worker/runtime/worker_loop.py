@@ -223,7 +223,8 @@ class WorkerLoop:
         if any(step.step is Step.CLOSE for step in steps):
             self._dormant = self._parts.dormant()
         self._being_learned = assignment.being_learned
-        self._declared_ready &= frozenset(assignment.learners)
+        # A learner that became ready after this worker had joined the round asked in vain: it asks again.
+        self._declared_ready &= event.said_ready & frozenset(assignment.learners)
         self._publish(applied=assignment)
         self._parts.metrics.rebalance_duration_seconds.observe(event.round_s)
         self._parts.metrics.rebalances_total.labels("assigned").inc()
