@@ -131,7 +131,7 @@ def _producer(job: Job, exactly_once: bool) -> Producer:
     producer = Producer(
         {
             "bootstrap.servers": job.servers,
-            "linger.ms": 5,
+            "linger.ms": 100 if exactly_once else 5,
             "batch.num.messages": 100_000,
             "batch.size": 1024 * 1024,
             "queue.buffering.max.messages": 500_000,
