@@ -43,6 +43,7 @@ def assign(snapshot: GroupSnapshot) -> RoundResult:
     if roster.outvoted:
         return _hold_still(snapshot, roster)
     plan = Plan(snapshot, roster, Holdings(snapshot, roster))
+    plan.rejoin.update(loser.rank for losers in plan.holdings.contested.values() for loser in losers)
     settle(plan)
     plan_learners(plan)
     plan_two_steps(plan)

@@ -6,7 +6,8 @@ the same facts here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ class Holdings:
 
     - `running`: processed by this worker right now. Where two claim the same task (one of them was cut off from the group
       for a while and does not know), the one that the leader remembers keeps it, else the one that stays, else the first.
+    - `contested`: those of them that others run too, and who these others are: they are told to stop. Until they have, such
+      a task is not moved, and nobody restores its state where one of them has it open.
     - `suspended`: committed and stopped by this worker; nobody runs it.
     - `blocked`: held by a member with another topology, which must stop first; nobody else has it.
     - `learners`: the best learner of the task on an instance that stays, and not on that of the task's owner.
@@ -43,9 +46,9 @@ class Holdings:
         self.ordered = sorted(snapshot.tasks)
         """All tasks, ascending."""
         self.stateful: frozenset[TaskId] = frozenset(task for task, stateful in snapshot.tasks.items() if stateful)
-        remembered = snapshot.memory.owners
-        self.running = self._claims([(worker, worker.said.active) for worker in self._workers], remembered)
-        suspended = self._claims([(worker, worker.said.suspended) for worker in self._workers], remembered)
+        self._remembered = snapshot.memory.owners
+        self.running, self.contested = self._settle_claims([(worker, worker.said.active) for worker in self._workers])
+        suspended, _ = self._settle_claims([(worker, worker.said.suspended) for worker in self._workers])
         self.suspended = {task: worker for task, worker in suspended.items() if task not in self.running}
         held = chain.from_iterable(chain(said.active, said.suspended) for said in roster.strangers.values())
         self.blocked = {
@@ -97,26 +100,27 @@ class Holdings:
                     opened.update(dict.fromkeys(self.stateful.intersection(tasks), worker))
         return opened
 
-    def _claims(
-        self, statements: list[tuple[Worker, frozenset[TaskId]]], remembered: Mapping[TaskId, WorkerId]
-    ) -> dict[TaskId, Worker]:
+    def _settle_claims(
+        self, statements: list[tuple[Worker, frozenset[TaskId]]]
+    ) -> tuple[dict[TaskId, Worker], dict[TaskId, list[Worker]]]:
+        """Who of the claimants has each task, and for tasks with several who has to give it up."""
         claims: dict[TaskId, Worker] = {}
-        total = 0
         for worker, tasks in statements:
             claims.update(dict.fromkeys(tasks, worker))
-            total += len(tasks)
-        if len(claims) < total:
-            seen: set[TaskId] = set()
+        losers: dict[TaskId, list[Worker]] = {}
+        if len(claims) < sum(len(tasks) for _, tasks in statements):
+            claimants: dict[TaskId, list[Worker]] = {}
             for worker, tasks in statements:
                 for task in tasks:
-                    if task not in seen:
-                        seen.add(task)
-                        claims[task] = worker
-                    else:
-                        claims[task] = min(claims[task], worker, key=lambda each: _right(each, remembered.get(task)))
+                    claimants.setdefault(task, []).append(worker)
+            for task, rivals in claimants.items():
+                if len(rivals) > 1:
+                    remembered = self._remembered.get(task)
+                    claims[task], *losers[task] = sorted(rivals, key=partial(_right, remembered=remembered))
         for task in claims.keys() - self.tasks.keys():
             del claims[task]
-        return claims
+            losers.pop(task, None)
+        return claims, losers
 
     def _best_learners(self) -> dict[TaskId, Worker]:
         best: dict[TaskId, Worker] = {}
@@ -135,7 +139,7 @@ class Holdings:
         return best
 
 
-def _right(worker: Worker, remembered: WorkerId | None) -> tuple[bool, bool, int]:
+def _right(worker: Worker, *, remembered: WorkerId | None) -> tuple[bool, bool, int]:
     return worker.said.worker != remembered, not worker.instance.receives, worker.rank
 
 

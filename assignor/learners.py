@@ -28,11 +28,11 @@ def plan_learners(plan: Plan) -> None:
 
 
 def _plan_for_leaving(plan: Plan) -> None:
-    stateful = plan.holdings.stateful
+    stateful, contested = plan.holdings.stateful, plan.holdings.contested
     leaving = [
         task
         for task, owner in plan.owner.items()
-        if not owner.instance.receives and task not in plan.learner and task in stateful
+        if not owner.instance.receives and task not in plan.learner and task in stateful and task not in contested
     ]
     if not leaving:
         return
@@ -91,10 +91,10 @@ def _plan_for_balance(plan: Plan) -> None:
 
 def _movable(plan: Plan) -> defaultdict[Worker, list[TaskId]]:
     """Stateful tasks that stay with a worker of an instance that receives, and are not being learned."""
-    stateful, learned = plan.holdings.stateful, plan.learner
+    stateful, learned, contested = plan.holdings.stateful, plan.learner, plan.holdings.contested
     movable: defaultdict[Worker, list[TaskId]] = defaultdict(list)
     for task, owner in plan.owner.items():
-        if task in stateful and task not in learned and owner.instance.receives:
+        if task in stateful and task not in learned and task not in contested and owner.instance.receives:
             movable[owner].append(task)
     return movable
 

@@ -64,6 +64,9 @@ class _Standbys:
             if task not in plan.owner:
                 # Taken away in this round: it may come back to another worker of its instance.
                 occupied[worker.instance.rank].add(task)
+        for task, losers in plan.holdings.contested.items():
+            for worker in losers:
+                occupied[worker.instance.rank].add(task)
 
     def _keep(self) -> None:
         stateful = self._plan.holdings.stateful

@@ -33,6 +33,9 @@ INSTANCE = InstanceId(bytes(range(16)))
 HEAD = "00000004 00000004 00 "
 
 
+SOURCES = {0: ("orders", "returns"), 3: ("späte",)}
+
+
 def copy(lag: int, ready: bool = False) -> CopyState:
     return CopyState(LagRecords(lag), ready)
 
@@ -83,6 +86,10 @@ ASSIGNMENTS = {
         ),
         HEAD + "03 01 00 08 01 01 01 00 04 02 01 01 06 70110100 01 05 04 00"
         "01 000102030405060708090a0b0c0d0e0f 01 04 09 746f6f206c61726765",
+    ),
+    "to the leader, with source topics": (
+        Assignment(sources=SOURCES),
+        HEAD + "04 00 00 00 00 00 02 00 02 06 6f7264657273 07 72657475726e73 03 01 06 7370c3a47465",
     ),
 }
 

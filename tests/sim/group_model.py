@@ -230,8 +230,8 @@ def random_group(seed: int) -> Group:
     """A group of a few machines with a few tasks of either kind."""
     choice = random.Random(seed)
     tasks = {
-        TaskId(subtopology, partition): choice.random() < 0.7
-        for subtopology in range(choice.randint(1, 3))
+        TaskId(subtopology, partition): stateful
+        for subtopology, stateful in enumerate(choice.choices((True, False), (7, 3), k=choice.randint(1, 3)))
         for partition in range(choice.randint(1, 12))
     }
     settings = AssignorSettings(choice.choice((0, 0, 1, 2, 3)), choice.choice((0.0, 0.2, 0.5)))
@@ -242,12 +242,19 @@ def random_group(seed: int) -> Group:
     return group
 
 
+EVENTS = (
+    *("work", "work", "round", "round", "start", "crash", "restart", "leave", "stay"),
+    *("amnesia", "settings", "partitions"),
+)
+"""What can happen; `amnesia` is a new leader without memory, `partitions` are added to the input topics."""
+
+
 def events(group: Group, steps: int) -> Iterator[str]:
     """Let things happen to a group, one at a time; yields what happened, for the report of a failure."""
     dice = group.random
     for _ in range(steps):
         members = list(group.members)
-        kind = dice.choice(("start", "crash", "restart", "leave", "stay", "work", "work", "round", "round", "amnesia"))
+        kind = dice.choice(EVENTS)
         if kind == "start":
             workers = dice.randint(1, 3)
             group.start_machine(workers, workers)
@@ -263,8 +270,15 @@ def events(group: Group, steps: int) -> Iterator[str]:
             group.stay(group.members[dice.choice(members)].worker.instance)
         elif kind == "amnesia":
             group.memory = LeaderMemory()
+        elif kind == "settings":
+            group.settings = AssignorSettings(dice.choice((0, 1, 2)), dice.choice((0.0, 0.2, 0.5)))
+            group.wants_round = True
+        elif kind == "partitions":
+            subtopology = dice.choice(sorted(group.tasks)).subtopology
+            same = [task for task in group.tasks if task.subtopology == subtopology]
+            group.tasks |= {TaskId(subtopology, len(same) + more): group.tasks[same[0]] for more in range(3)}
         elif kind == "work":
             group.work()
-        if members and kind not in ("work", "amnesia"):
+        if members and kind not in ("work", "amnesia", "settings"):
             group.play(missing=dice.choice((0, 0, 0.3)), knowing=dice.choice((0, 0.5)))
         yield kind

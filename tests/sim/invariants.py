@@ -38,6 +38,10 @@ class Facts:
     def stateful(self) -> Iterator[TaskId]:
         return (task for task, stateful in self.snapshot.tasks.items() if stateful)
 
+    def contested(self, task: TaskId) -> bool:
+        """Several run it: all but one have to close it before anything else can be done about it."""
+        return len(self.running.get(task, [])) > 1
+
     def refused(self) -> set[MemberId]:
         return self.snapshot.members.keys() - self.members.keys()
 
@@ -163,7 +167,7 @@ def leaving(known: Facts) -> Iterator[str]:
                 if not known.snapshot.tasks[task]:
                     if task in said.active or said.leaving:
                         yield f"{member} leaves and keeps {task}, which needs no learner"
-                elif task not in known.learners:
+                elif task not in known.learners and not known.contested(task):
                     yield f"{member} leaves, and nobody learns {task}"
 
 
@@ -179,6 +183,8 @@ def standbys(known: Facts) -> Iterator[str]:
         if len(holders) > wanted:
             yield f"{task} has {len(holders)} standbys, wanted {wanted}"
     for task in known.stateful():
+        if known.contested(task):
+            continue
         copies = len(known.standbys.get(task, [])) + len(known.learners.get(task, []))
         at = {
             known.instance(m)
@@ -197,6 +203,8 @@ def disks(known: Facts) -> Iterator[str]:
         for task in said.active | said.suspended | said.learners.keys() | said.standbys.keys():
             opened[known.instance(member), task].append(member)
     for member, given in known.result.assignments.items():
+        for task in known.snapshot.members[member].active & (given.learners | given.standbys):
+            yield f"{member} runs {task} and is told to be a copy of it: it has to stop first"
         for task in given.active | given.learners | given.standbys:
             by = opened.get((known.instance(member), task), [])
             if known.snapshot.tasks.get(task, False) and by and member not in by:

@@ -24,7 +24,21 @@ def test_of_two_that_run_a_task_the_remembered_one_keeps_it() -> None:
     for name in ("A", "B"):
         result = assign(snapshot(members, tasks(0), memory=LeaderMemory(owners={T0: worker(name)})))
         assert given(result, name.lower()).active == tasks(0)
-        assert given(result, "a" if name == "B" else "b").active == frozenset()
+        loser = given(result, "a" if name == "B" else "b")
+        assert loser.active == frozenset()
+        assert loser.rejoin
+
+
+def test_a_contested_task_is_left_alone_until_it_is_closed() -> None:
+    """No learner and no standby where somebody still has its state open; the round after puts that right."""
+    members = {"a": said("A", active=tasks(0), leaving=True), "b": said("B", active=tasks(0))}
+    memory = LeaderMemory(owners={T0: worker("A")})
+    first = assign(snapshot(members, tasks(0), standbys=1, memory=memory))
+    assert given(first, "a").active == tasks(0)
+    assert not given(first, "b").learners | given(first, "b").standbys
+    members["b"] = said("B", dormant=copies({0: 5}))
+    second = assign(snapshot(members, tasks(0), standbys=1, memory=first.memory))
+    assert given(second, "b").learners == tasks(0)
 
 
 def test_of_two_that_run_a_task_the_one_that_stays_keeps_it() -> None:

@@ -53,6 +53,7 @@ def assignments(draw: st.DrawFn) -> Assignment:
         fence=draw(st.frozensets(workers, max_size=3)),
         error=error,
         error_text=draw(st.text(max_size=20)) if error.value else "",
+        sources=draw(st.dictionaries(numbers, st.lists(st.text(max_size=9), max_size=3).map(tuple), max_size=3)),
         latest_version=draw(st.integers(4, 9)),
     )
 
