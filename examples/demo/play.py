@@ -8,17 +8,17 @@ from contextlib import ExitStack
 
 from assignor.model import TaskId
 from examples.demo.cast import Look, look, names
-from examples.demo.drain import Progress
 from examples.demo.failure import DemoFailed
 from examples.demo.feed import Feed
 from examples.demo.instance import Instance, end_all
 from examples.demo.phases import Phase, summary
-from examples.demo.settings import INPUTS, OUTPUTS, PARTITIONS, TASKS, DemoSettings
+from examples.demo.settings import APPLICATION_ID, INPUTS, OUTPUTS, PARTITIONS, TASKS, DemoSettings
 from examples.demo.timeline import Timeline
 from examples.demo.watcher import Watcher
 from kstreams_worker.devbroker.embedded import EmbeddedBroker
 from kstreams_worker.io.admin import Admin, TopicSpec
 from kstreams_worker.pipeline.access import KafkaAccess
+from kstreams_worker.pipeline.caught_up import Backlog
 from kstreams_worker.pipeline.report import Report
 
 POLL_S = 0.2
@@ -79,8 +79,7 @@ class Play:
         admin = Admin(self._access.admin)
         admin.create_topics([TopicSpec(topic, PARTITIONS) for topic in (*INPUTS, *OUTPUTS)])
         timeline.say(f"topics created, {PARTITIONS} partitions each: {', '.join((*INPUTS, *OUTPUTS))}")
-        self._progress = Progress(self._servers)
-        self._closing.callback(self._progress.close)
+        self._backlog = self._closing.enter_context(Backlog(self._access, APPLICATION_ID, INPUTS))
         self._watcher = Watcher(self._servers)
         self._closing.callback(self._watcher.stop)
         self._wait("Kafka to show the topics", lambda: len(admin.partition_counts((*INPUTS, *OUTPUTS))) == 4)
@@ -102,7 +101,7 @@ class Play:
         timeline.say(f"the same again for {second.name}")
         self._settle("both instances to share the tasks and catch up", caught_up=True)
         seconds = time.monotonic() - began
-        records = self._progress.processed_records()
+        records = self._processed_records()
         timeline.say(f"settled: {self._shares()}")
         timeline.say(f"{records:,} orders processed exactly once, with all that came meanwhile, in {seconds:.1f} s")
 
@@ -157,8 +156,8 @@ class Play:
         self._timeline.say(
             f"Spark has stopped, after {totals.records:,} orders at {totals.records_per_s:,.0f} a second"
         )
-        self._wait("the workers to process the rest", lambda: self._progress.unprocessed() == 0)
-        self._timeline.say(f"all {self._progress.processed_records():,} orders are processed and committed")
+        self._wait("the workers to process the rest", lambda: not self._backlog.rest())
+        self._timeline.say(f"all {self._processed_records():,} orders are processed and committed")
         running = self._running
         end_all(running, CLOSE_TIMEOUT_S)
         for instance in running:
@@ -194,7 +193,7 @@ class Play:
 
     def _begin(self, title: str) -> Phase:
         self._end_phase()
-        phase = Phase(title, time.monotonic(), self._progress.processed_records())
+        phase = Phase(title, time.monotonic(), self._processed_records())
         self._phases.append(phase)
         return phase
 
@@ -202,7 +201,11 @@ class Play:
         if self._phases:
             phase = self._phases[-1]
             phase.ended = time.monotonic()
-            phase.processed = self._progress.processed_records() - phase.processed_before
+            phase.processed = self._processed_records() - phase.processed_before
+
+    def _processed_records(self) -> int:
+        """Orders whose results are committed."""
+        return sum(self._backlog.committed().values())
 
     def _settle(self, what: str, *, caught_up: bool = False) -> None:
         """Wait until every task is processed by somebody, nothing is being learned, and outputs flow, for a while."""

@@ -14,9 +14,6 @@ PARTITIONS = 6
 
 INPUTS = tuple(sorted({topic for sub in topology.subtopologies for topic in sub.source_topics}))
 OUTPUTS = tuple(sorted({topic for sub in topology.subtopologies for topic in sub.sink_topics}))
-REPARTITIONED = tuple(
-    sorted({topic.topic(APPLICATION_ID) for sub in topology.subtopologies for topic in sub.repartition_sources})
-)
 TASKS = frozenset(TaskId(sub.id, partition) for sub in topology.subtopologies for partition in range(PARTITIONS))
 TASK_OF_OUTPUT = {
     (topic, partition): TaskId(sub.id, partition)
