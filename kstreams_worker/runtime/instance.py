@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import socket
 import sys
+import threading
 from typing import Any
 
 import structlog
@@ -89,11 +91,13 @@ def _member_remover(settings: Settings) -> OnWorkerDeath | None:
         return None
 
     def remove(_index: int, member_id: str) -> None:
-        from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - a supervisor seldom needs it
+        from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - see below
 
         with GroupClient.connect(settings.group_plane_config()) as client:
             client.remove(settings.application_id, member_id)
 
+    # Loading it takes as long as the rest of telling of a death, so it is not left until then; and no start waits for it.
+    threading.Thread(target=importlib.import_module, args=["kstreams_worker.group.client"], daemon=True).start()
     return remove
 
 
