@@ -41,13 +41,6 @@ class Format(StrEnum):
     PARQUET = "parquet"
 
 
-class Timestamps(StrEnum):
-    """Of records."""
-
-    NOW = "now"
-    EVENT = "event"
-
-
 class Guarantee(StrEnum):
     """What a topology promises."""
 
@@ -98,9 +91,6 @@ def produce_command(
     first_index: Annotated[
         int, typer.Option("--first-index", metavar="N", min=0, help="Go on from this record, as 'next_index' told.")
     ] = 0,
-    timestamps: Annotated[
-        Timestamps, typer.Option("--timestamps", help="Of the records: when they are sent, or the event's time.")
-    ] = Timestamps.NOW,
     from_files: Annotated[
         str | None,
         typer.Option("--from-files", metavar="PATH", help="Write what these files hold: a file, directory or pattern."),
@@ -131,7 +121,7 @@ def produce_command(
 
     if from_files is None and records is None and rate is None and duration is None:
         raise UsageError("this would write without end: give --records, --duration, or a --rate to go on at")
-    plan = job.ProducePlan(topic, records, rate, duration, first_index, timestamps.value)
+    plan = job.ProducePlan(topic, records, rate, duration, first_index)
     access = _access(config, set_values, bootstrap_servers, kafka_options)
     job.ensure_topic(access, topic, partitions)
     options = _pairs(spark_options, "--spark-option")

@@ -110,7 +110,11 @@ class GroupClient:
                 raise kafka_errors.for_code(result.error_code)()
             node = manager.cluster.add_coordinator(result, CoordinatorType.GROUP, group_id)
             await manager.wait_for(manager.get_connection(node).init_future, TIMEOUT_MS)
-            return await manager.wait_for(manager.send(request, node_id=node), TIMEOUT_MS)
+            response = await manager.wait_for(manager.send(request, node_id=node), TIMEOUT_MS)
+            error = kafka_errors.for_code(getattr(response, "error_code", 0))
+            if issubclass(error, kafka_errors.RetriableError):  # the coordinator has moved, or is loading the group
+                raise error
+            return response
 
         manager = self._client._manager
         retrying = Retrying(

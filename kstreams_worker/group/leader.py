@@ -57,10 +57,12 @@ class Leader:
         self,
         settings: AssignorSettings,
         source: TaskSource,
+        topology: bytes,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._settings = settings
         self._source = source
+        self._topology = topology
         self._clock_ms = clock_ms
         self._memory = LeaderMemory()
         self.last_round: RoundResult | None = None
@@ -75,7 +77,7 @@ class Leader:
             return self._refuse(members, known, AssignmentError.MISSING_INPUT_TOPICS, str(missing))
         except TopicsUnsuitable as unsuitable:
             return self._refuse(members, known, AssignmentError.INTERNAL_TOPIC_MISMATCH, str(unsuitable))
-        snapshot = GroupSnapshot(known, tasks, self._settings, self._memory, self._clock_ms())
+        snapshot = GroupSnapshot(known, tasks, self._settings, self._memory, self._clock_ms(), self._topology)
         result = assign(snapshot)
         self._memory = result.memory
         self.last_round = result

@@ -120,7 +120,7 @@ def _rows_by_id(rows: DataFrame, ids: set[str]) -> dict[str, list[Row]]:
 
 def _multiset_examples(fault: Fault, expected: list[Row], actual: list[Row], compared: Compared) -> list[Example]:
     """The examples of one fault that the rows of one record id give."""
-    contents = {(row["key"], row["value"]) for row in expected}
+    contents = [(row["key"], row["value"]) for row in expected]
     first = expected[0] if expected else None
     wanted = None if first is None else first["value"]
     if fault is Fault.MISSING:

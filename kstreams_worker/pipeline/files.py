@@ -1,4 +1,4 @@
-"""Records from files, in the order of the files: JSON lines, CSV or Parquet."""
+"""Records from files: JSON lines, CSV or Parquet. Each file keeps its order; large files come before small ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FileRecords:
             below = fn.col("id") < fn.lit((self._partitions[number] + 1) << _PARTITION_SHIFT)
             index = fn.when(below, here) if index is None else index.when(below, here)
         assert index is not None
-        return rows.coalesce(tasks).select(index.alias("index"), "key", "value", "event_time_ms")
+        return rows.coalesce(tasks).select(index.alias("index"), "key", "value")
 
     def _id(self, index: int) -> int:
         number = bisect_right(self._starts, index) - 1
@@ -78,13 +78,8 @@ class FileRecords:
 def _read(spark: SparkSession, path: str, file_format: FileFormat, key_field: str) -> DataFrame:
     if file_format == "json":
         lines = spark.read.text(path).where(fn.trim("value") != "")
-        fields = fn.from_json("value", f"`{key_field}` STRING, event_time_ms BIGINT")
-        parsed = lines.select("value", fields.alias("fields"))
-        return parsed.select(
-            fn.col("fields").getField(key_field).alias("key"),
-            "value",
-            fn.col("fields.event_time_ms").alias("event_time_ms"),
-        )
+        fields = fn.from_json("value", f"`{key_field}` STRING")
+        return lines.select(fields.getField(key_field).alias("key"), "value")
     if file_format == "csv":
         rows = spark.read.option("header", "true").csv(path)
         for name in _NUMBER_FIELDS:
@@ -94,11 +89,7 @@ def _read(spark: SparkSession, path: str, file_format: FileFormat, key_field: st
         rows = spark.read.parquet(path)
     if key_field not in rows.columns:
         raise UsageError(f"{path} has no field {key_field!r} to take the key from, only {', '.join(rows.columns)}")
-    event_time = (
-        fn.col("event_time_ms").cast("bigint") if "event_time_ms" in rows.columns else fn.lit(None).cast("bigint")
-    )
     return rows.select(
         fn.col(f"`{key_field}`").cast("string").alias("key"),
         fn.to_json(fn.struct("*")).alias("value"),
-        event_time.alias("event_time_ms"),
     )

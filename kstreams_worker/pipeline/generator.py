@@ -72,7 +72,7 @@ class GeneratedOrders:
         return indices.select("index", *_order(fn.col("index"), self.shape))
 
 
-def _order(index: Column, shape: OrderShape) -> tuple[Column, Column, Column]:
+def _order(index: Column, shape: OrderShape) -> tuple[Column, Column]:
     customer = _named("customer", _zipf_rank(_uniform(_hash(shape, index, _CUSTOMER)), shape.customers))
     product = _named("product", _zipf_rank(_uniform(_hash(shape, index, _PRODUCT)), shape.products))
     delay_ms = fn.pmod(_hash(shape, index, _DELAY), fn.lit(shape.disorder_ms_max).cast("bigint"))
@@ -86,7 +86,7 @@ def _order(index: Column, shape: OrderShape) -> tuple[Column, Column, Column]:
             event_time_ms.alias("event_time_ms"),
         )
     )
-    return customer.alias("key"), value.alias("value"), event_time_ms.alias("event_time_ms")
+    return customer.alias("key"), value.alias("value")
 
 
 def _hash(shape: OrderShape, index: Column, quantity: int) -> Column:

@@ -4,7 +4,8 @@ Two windows (see `pacing`) are in flight at a time, each in a thread of its own.
 was begun is finished, so the records written are always numbers `first_index` to `next_index - 1`, none missing.
 
 Spark's writer is a Java producer with Kafka's own partitioner, idempotent and with acks=all. A record's timestamp is the
-moment it is sent, so that the delay from there to an output can be measured; or the time of the event.
+moment it is sent (Spark's writer knows no other), so the delay from there to an output can be measured; the time of the
+event is in the value.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from pyspark import InheritableThread
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
+from pyspark.sql import SparkSession
 
 from kstreams_worker.errors import KStreamsError, TopicError, UsageError
 from kstreams_worker.io.admin import Admin, TopicSpec
@@ -26,8 +26,6 @@ from kstreams_worker.pipeline.access import KafkaAccess
 from kstreams_worker.pipeline.failures import spark_errors
 from kstreams_worker.pipeline.pacing import WINDOW_S, Window, paced, tasks_per_window, windows
 from kstreams_worker.pipeline.source import RecordSource
-
-Timestamps = Literal["now", "event"]
 
 WINDOWS_IN_FLIGHT = 2
 
@@ -57,7 +55,6 @@ class ProducePlan:
     rate: float | None = None
     duration_s: float | None = None
     first_index: int = 0
-    timestamps: Timestamps = "now"
     window_s: float = WINDOW_S
     """With a rate: how much is written by one Spark job. Longer windows cost less and take longer to stop."""
 
@@ -76,12 +73,16 @@ class ProducePlan:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What was written. `elapsed_s` counts from when the first record was due; `stopped` if a stop was asked for."""
+    """What was written. `start_ms` (of the epoch) is when the first record was due, and where `elapsed_s` begins.
+
+    `stopped` if a stop was asked for.
+    """
 
     topic: str
     records: int
     first_index: int
     next_index: int
+    start_ms: int
     elapsed_s: float
     records_per_s: float
     stopped: bool
@@ -179,6 +180,7 @@ class _Run:
             records=self.written,
             first_index=self.plan.first_index,
             next_index=self.plan.first_index + self.written,
+            start_ms=round(self.start_s * 1000),
             elapsed_s=round(elapsed_s, 3),
             records_per_s=round(self.written / elapsed_s, 1) if elapsed_s else 0.0,
             stopped=stopped,
@@ -236,14 +238,9 @@ class _Run:
             if self.plan.rate is not None:
                 due_ms = (self.start_s + window.due_s) * 1000
                 rows = paced(rows, window.first, self.tasks, self.plan.rate, due_ms)
-            self._columns(rows).write.format("kafka").options(**self.options).save()
+            rows.select("key", "value").write.format("kafka").options(**self.options).save()
         with self.lock:
             self.written += window.count
             written = self.written
         if self.on_progress is not None:
             self.on_progress(written)
-
-    def _columns(self, rows: DataFrame) -> DataFrame:
-        if self.plan.timestamps == "now":
-            return rows.select("key", "value")
-        return rows.select("key", "value", fn.timestamp_millis("event_time_ms").alias("timestamp"))

@@ -18,6 +18,6 @@ class RecordSource(Protocol):
     def stretch(self, first: int, count: int, tasks: int) -> DataFrame:
         """Records `first` to `first + count - 1`, spread over about `tasks` tasks.
 
-        Columns: index (bigint, in order within each task), key (string), value (string), event_time_ms (bigint or null).
+        Columns: index (bigint, in order within each task), key (string), value (string).
         """
         ...

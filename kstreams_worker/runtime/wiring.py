@@ -81,7 +81,9 @@ class Wiring:
             other_topics=[settings.dead_letter_topic] if dead_letters else (),
         )
         self.leader = Leader(
-            AssignorSettings(settings.num_standby_tasks, settings.stream_imbalance_percentage), self.topics
+            AssignorSettings(settings.num_standby_tasks, settings.stream_imbalance_percentage),
+            self.topics,
+            topology.fingerprint,
         )
         self._compiled: dict[int, CompiledSubTopology] = {}
         self._input_counts: Mapping[str, int] = {}

@@ -7,6 +7,7 @@ while it runs or is suspended. The hand-over is a command or an event in a queue
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from assignor.model import LagRecords, TaskId
@@ -68,13 +69,15 @@ class Task:
         return dict(self.committed)
 
     def close(self) -> None:
-        """Close program and stores; what is not committed is lost, as it should be."""
+        """Close program and stores; what is not committed is lost, as it should be.
+
+        Closes all of them, and then raises the error of the first that could not be closed.
+        """
         if self.program is not None:
             self.program.close()
             self.program = None
-        for store in self.stores.values():
-            store.close()
+        with ExitStack() as closing:
+            for store in self.stores.values():
+                closing.callback(store.close)
         self.stores.clear()
         self.changelogs.clear()
-        if self.machine.allows(TaskEvent.CLOSE):
-            self.machine.fire(TaskEvent.CLOSE)
