@@ -82,7 +82,8 @@ def summary(
         )
     table.caption = (
         f"Seconds between records of a task becoming visible. Commits are {commit_interval_ms} ms apart, so no task can do "
-        "better than that; the input's gaps are Spark's pauses."
+        "better than that; the input's gaps are Spark's pauses. After kill -9, unmoved tasks of the second subtopology wait "
+        "too, until the open transaction of the killed worker, of whose records they read, is ended."
     )
     table.caption_justify = "left"
     return table

@@ -77,10 +77,13 @@ class Timeline:
             self._bars.update(self._bar_of[learner.task], **facts)
 
     def _say_percents(self, learners: list[Learner]) -> None:
-        said = ", ".join(f"{learner.task} {learner.percent} %" for learner in learners)
+        by_instance: dict[str, list[str]] = {}
+        for learner in learners:
+            by_instance.setdefault(learner.instance, []).append(f"{learner.task} {learner.percent} %")
+        said = "; ".join(f"{instance} learns: {', '.join(tasks)}" for instance, tasks in by_instance.items())
         if said and said != self._said and time.monotonic() - self._said_at >= PLAIN_INTERVAL_S:
             self._said, self._said_at = said, time.monotonic()
-            self.say(f"{learners[0].instance} learns: {said}")
+            self.say(said)
 
 
 _COLUMNS = (
