@@ -30,7 +30,7 @@ class SlowMember:
     def __init__(self, bootstrap_servers: str, group_id: str, topology: Topology) -> None:
         self._topology = topology
         admin = Admin({"bootstrap.servers": bootstrap_servers})
-        self._leader = Leader(AssignorSettings(), TopologyTopics(topology, group_id, admin, -1))
+        self._leader = Leader(AssignorSettings(), TopologyTopics(topology, group_id, admin, -1), topology.fingerprint)
         self._client = KafkaNetClient(bootstrap_servers=bootstrap_servers, client_id="slow-member")
         self._coordinator = StreamCoordinator(
             self._client,
