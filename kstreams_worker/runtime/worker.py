@@ -9,11 +9,13 @@ import gc
 import signal
 import sys
 import threading
+import time
 from multiprocessing.connection import Connection
 from uuid import UUID
 
 import structlog
 
+from kstreams_worker.errors import StateError
 from kstreams_worker.observe.log import set_log_context
 from kstreams_worker.runtime.child import MessageSender, ParentWatch, WorkerSpec
 from kstreams_worker.runtime.load import load_topology
@@ -25,6 +27,8 @@ from kstreams_worker.runtime.wiring import Wiring, WorkerName
 log = structlog.get_logger(__name__)
 
 REPORT_INTERVAL_S = 1.0
+CLEAN_INTERVAL_S = 60.0
+"""How often to look for state of tasks that moved away longer ago than state.cleanup.delay.ms."""
 GC_THRESHOLDS = (100_000, 50, 100)
 """The defaults make Python look for garbage cycles every 700 new rows, among all cached state: a fifth of the time. Rows
 and entries are freed by their reference counts; cycles that user functions make are still found, just not so often."""
@@ -64,7 +68,10 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
 
 
 class Reports(threading.Thread):
-    """Tells the supervisor about once a second how the worker is, and at once when its member id changes."""
+    """Tells the supervisor about once a second how the worker is, and at once when its member id changes.
+
+    Now and then it also deletes the state of tasks that are long gone.
+    """
 
     def __init__(self, wiring: Wiring, sender: MessageSender) -> None:
         super().__init__(name="reports", daemon=True)
@@ -76,8 +83,18 @@ class Reports(threading.Thread):
         wiring.plane.on_member_id = self._tell_member
 
     def run(self) -> None:
+        next_clean = time.monotonic() + CLEAN_INTERVAL_S
         while not self._stopping.wait(REPORT_INTERVAL_S):
             self._sender.status(self._source.status(), self._source.metrics_text())
+            if time.monotonic() >= next_clean:
+                next_clean = time.monotonic() + CLEAN_INTERVAL_S
+                self._clean()
+
+    def _clean(self) -> None:
+        try:
+            self._wiring.files.clean()
+        except StateError as error:
+            log.warning("state of tasks long gone could not be deleted", error=str(error))
 
     def _tell_member(self, member_id: str) -> None:
         """On the group plane's thread: only hands the id on."""
