@@ -50,7 +50,7 @@ class InstanceLine:
 
 @dataclass(frozen=True, slots=True)
 class GroupOverview:
-    """The whole group. `unassigned` are tasks that have committed offsets and no owner."""
+    """The whole group. `state` is the broker's word for it."""
 
     group_id: str
     state: str

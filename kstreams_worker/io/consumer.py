@@ -99,12 +99,6 @@ class RecordConsumer:
         self.unassign(positions)
         self.assign(positions)
 
-    def pause(self, partitions: Iterable[Partition]) -> None:
-        self._consumer.pause([TopicPartition(*partition) for partition in partitions])
-
-    def resume(self, partitions: Iterable[Partition]) -> None:
-        self._consumer.resume([TopicPartition(*partition) for partition in partitions])
-
     def fetch(self, max_records: int, timeout_s: float) -> Fetched:
         """Wait up to `timeout_s` for a record, then take up to `max_records` of what is there.
 

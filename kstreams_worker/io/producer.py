@@ -169,10 +169,6 @@ class _BatchProducer:
             failure, self._failure = self._failure, None
             raise BrokerError(f"a record for topic {self._failed_topic} was not delivered: {describe(failure)}")
 
-    def poll(self) -> None:
-        """Serve delivery reports without waiting."""
-        self._producer.poll(0)
-
 
 class PlainProducer(_BatchProducer):
     """At least once: outputs and changelog are flushed before the group plane commits the offsets."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -142,10 +141,6 @@ class TaskFiles:
                 "memtables": self._resources.write_buffers.get_usage(),
             }
         )
-
-    def free_bytes(self) -> int:
-        """Free space on the disk that the state is on."""
-        return shutil.disk_usage(self._directory.path).free
 
 
 MIN_CACHE_BYTES = 16 * 1024 * 1024
