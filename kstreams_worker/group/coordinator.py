@@ -35,6 +35,10 @@ class CoordinatorHooks:
     on_lost: Callable[[str], Awaitable[None]]
     on_assigned: Callable[[GroupGeneration, bytes, bool, float], None]
     on_member_id: Callable[[str], None]
+    on_round_noticed: Callable[[], None] = lambda: None
+    """The broker says that a round is on."""
+    on_joining_anew: Callable[[], None] = lambda: None
+    """About to join as a member that the others do not know."""
 
 
 class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
@@ -64,6 +68,13 @@ class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
         return [(PROTOCOL_NAME, self._hooks.metadata())]
 
     def request_rejoin(self) -> None:
+        """Called by the base class when the broker says that a round is on."""
+        if not self.rejoin_needed:
+            self._hooks.on_round_noticed()
+        self.join_again()
+
+    def join_again(self) -> None:
+        """Join as soon as possible. On the I/O thread."""
         super().request_rejoin()
         if self._round_started == 0.0:
             self._round_started = time.monotonic()
@@ -95,6 +106,8 @@ class StreamCoordinator(BaseCoordinator):  # type: ignore[misc]
             self.machine.fire(MemberEvent.PREPARED)
         elif self.machine.state is not MemberState.JOINING:
             self.machine.fire(MemberEvent.RETRY)
+        if self._generation.has_member_id() and self._generation.is_lost() and self.is_dynamic_member():
+            self._hooks.on_joining_anew()
         assignment: bytes = await super()._do_join_and_sync_async()
         return assignment
 

@@ -18,12 +18,14 @@ class GroupGeneration:
 
 @dataclass(frozen=True, slots=True)
 class PrepareRound:
-    """A round begins. The loop commits and suspends what is being learned, then answers `prepared`.
+    """A round begins. The loop commits and suspends what it is to, then answers `prepared`.
 
     After `deadline` (monotonic seconds) the member has joined without it.
     """
 
     deadline: float
+    tasks: frozenset[TaskId]
+    """What is being learned here and may move in this round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Assigned:
     """From the moment this member learned of the round to its assignment."""
     said_ready: frozenset[TaskId] = frozenset()
     """The learners that this member called ready when it joined the round; what became ready later, nobody knows yet."""
+    said_leaving: bool = False
+    """It joined the round as a member that leaves."""
 
 
 @dataclass(frozen=True, slots=True)

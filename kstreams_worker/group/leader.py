@@ -28,8 +28,13 @@ from assignor.model import (
     TaskId,
 )
 from assignor.wire import MetadataError, decode_subscription, encode_assignment
+from kstreams_worker.control.records import Memory, Record
+from kstreams_worker.control.routes import routing
 
 log = structlog.get_logger(__name__)
+
+DEADLINE_GRACE_MS = 500
+"""A member whose patience has ended leaves by itself; after this long the leader starts the round for one that has not."""
 
 
 class TopicsMissing(Exception):
@@ -59,16 +64,23 @@ class Leader:
         source: TaskSource,
         topology: bytes,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        recall: Callable[[], Memory | None] = lambda: None,
     ) -> None:
+        """`recall` gives the newest memory that any leader has published."""
         self._settings = settings
         self._source = source
         self._topology = topology
         self._clock_ms = clock_ms
+        self._recall = recall
         self._memory = LeaderMemory()
+        self._generation = -1
+        self._assigned_ms = 0
+        self._snapshot: GroupSnapshot | None = None
         self.last_round: RoundResult | None = None
 
     def assign(self, leader_id: str, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
         """One assignment for each member. Raises BrokerError when topics cannot be looked at: the round is to be retried."""
+        self._assigned_ms = self._clock_ms()
         said = {MemberId(member): _decode(member, metadata) for member, metadata in members.items()}
         known = {member: subscription for member, subscription in said.items() if subscription is not None}
         try:
@@ -77,9 +89,14 @@ class Leader:
             return self._refuse(members, known, AssignmentError.MISSING_INPUT_TOPICS, str(missing))
         except TopicsUnsuitable as unsuitable:
             return self._refuse(members, known, AssignmentError.INTERNAL_TOPIC_MISMATCH, str(unsuitable))
-        snapshot = GroupSnapshot(known, tasks, self._settings, self._memory, self._clock_ms(), self._topology)
+        recalled = self._recall()
+        if recalled is not None and recalled.generation > self._generation:
+            self._memory = recalled.recalled()
+        snapshot = GroupSnapshot(known, tasks, self._settings, self._memory, self._assigned_ms, self._topology)
         result = assign(snapshot)
         self._memory = result.memory
+        self._generation = generation
+        self._snapshot = snapshot
         self.last_round = result
         moves = Counter(decision.case.value for decision in result.decisions if decision.case is not MoveCase.KEEP)
         log.info("round assigned", generation=generation, members=len(members), tasks=len(tasks), **moves)
@@ -90,6 +107,18 @@ class Leader:
         assignments = {member: result.assignments.get(MemberId(member), unreadable) for member in members}
         assignments[leader_id] = replace(assignments[leader_id], sources=self._source.sources())
         return {member: encode_assignment(assignment) for member, assignment in assignments.items()}
+
+    def to_publish(self, generation: int) -> list[Record]:
+        """What the others should know of the round that made this generation: the memory, and the routing if there is any."""
+        if self._generation != generation or self._snapshot is None or self.last_round is None:
+            return []
+        routes = routing(self._snapshot, self.last_round, generation)
+        return [Memory.of(self._memory, generation), *([] if routes is None else [routes])]
+
+    def patience_has_ended(self) -> bool:
+        """Whether a leaving member has stayed past its deadline, and no round has dealt with that yet."""
+        overdue_ms = self._clock_ms() - DEADLINE_GRACE_MS
+        return any(self._assigned_ms < at_ms <= overdue_ms for at_ms in self._memory.leaving_deadlines_ms.values())
 
     def _refuse(
         self,

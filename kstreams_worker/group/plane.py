@@ -11,16 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import kafka.errors as kafka_errors
 import structlog
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest
 
 from assignor.model import Assignment, Subscription, TaskId
 from assignor.wire import MetadataError, decode_assignment, encode_subscription
+from kstreams_worker.control.records import Memory, Nudge, Record
 from kstreams_worker.errors import BrokerError, GroupError
 from kstreams_worker.group.coordinator import CoordinatorHooks, StreamCoordinator
 from kstreams_worker.group.events import (
@@ -33,6 +34,7 @@ from kstreams_worker.group.events import (
     PrepareRound,
 )
 from kstreams_worker.group.leader import Leader
+from kstreams_worker.group.round_news import RoundNews
 from kstreams_worker.group.states import MemberState
 from kstreams_worker.tasks.plan import with_unapplied
 
@@ -52,6 +54,15 @@ class CommitRefused(Exception):
     """The broker refused the offsets for now (the group is settling a round); nothing is lost, commit again later."""
 
 
+class ControlLine(Protocol):
+    """What is needed of the control topic. Nothing of it blocks, and a group without one works at heartbeat speed."""
+
+    @property
+    def memory(self) -> Memory | None: ...
+    def write(self, record: Record) -> None: ...
+    def topic_made(self) -> None: ...
+
+
 class GroupPlane:
     """Started once, closed once. Tells the loop of rounds by `tell`, which must not block."""
 
@@ -67,6 +78,7 @@ class GroupPlane:
         heartbeat_interval_ms: int,
         rebalance_timeout_ms: int,
         leader: Leader,
+        control: ControlLine,
         tell: Callable[[GroupEvent], None],
     ) -> None:
         self._tell = tell
@@ -74,11 +86,14 @@ class GroupPlane:
         """Called on the I/O thread whenever the broker gives this member another id; empty: it has none now."""
         self._group_id = group_id
         self._leader = leader
+        self._control = control
+        self._news = RoundNews()
         self._lock = threading.Lock()
         self._published: Subscription | None = None
         self._being_learned: frozenset[TaskId] = frozenset()
         self._unapplied: Assignment | None = None
         self._said_ready: frozenset[TaskId] = frozenset()
+        self._said_leaving = False
         self._answer: Any = None
         self._closing = False
         self._heartbeat_interval_s = heartbeat_interval_ms / 1000
@@ -96,6 +111,8 @@ class GroupPlane:
                 on_lost=self._lost,
                 on_assigned=self._assigned,
                 on_member_id=self._member_id,
+                on_round_noticed=self._round_noticed,
+                on_joining_anew=self._joining_anew,
             ),
             protocol_type,
             group_id=group_id,
@@ -149,7 +166,12 @@ class GroupPlane:
     def request_rejoin(self, reason: str) -> None:
         """Start a round."""
         log.debug("asking for a round", reason=reason)
-        self._client._net.call_soon_threadsafe(self._coordinator.request_rejoin)
+        self._client._net.call_soon_threadsafe(self._start_round)
+
+    def nudged(self, nudge: Nudge) -> None:
+        """Another member has started a round. From any thread."""
+        with suppress(RuntimeError):  # the I/O thread has ended
+            self._client._net.call_soon_threadsafe(lambda: self._heed(nudge))
 
     @property
     def generation(self) -> GroupGeneration:
@@ -242,14 +264,22 @@ class GroupPlane:
                     found[topic.name, partition.partition_index] = partition.committed_offset
         return found
 
-    def close(self, *, leave: bool = True) -> None:
-        """Leave the group (a static member stays, by its nature) and stop the thread."""
+    def close(self, *, for_good: bool = False) -> None:
+        """Leave the group and stop the thread. A static member stays in it, to be back in a moment, unless it goes for good."""
         self._closing = True
         self._resolve_answer()
+        membership = self.generation
         try:
             self._coordinator._close_heartbeat()
-            if leave:
+            if not self._coordinator.is_dynamic_member():
+                if for_good:
+                    self._remove_static(membership)
+            else:
                 self._client._net.run(self._coordinator.maybe_leave_group_async, "closing", 5000)
+                if membership.generation_id >= 0:
+                    self._control.write(
+                        Nudge(generation=membership.generation_id, member=membership.member_id, ready=())
+                    )
         except (kafka_errors.KafkaError, RuntimeError) as error:
             log.warning("leaving the group failed", error=str(error))
         finally:
@@ -270,13 +300,55 @@ class GroupPlane:
         except kafka_errors.KafkaError as error:
             raise BrokerError(f"the group coordinator did not answer: {error}") from error
 
+    def _remove_static(self, membership: GroupGeneration) -> None:
+        """What a static member never does by itself (KIP-345): leave, so that nobody waits for its session to end."""
+        identity = LeaveGroupRequest.MemberIdentity(
+            member_id=membership.member_id, group_instance_id=membership.group_instance_id, reason="leaves for good"
+        )
+        self._ask(
+            LeaveGroupRequest(
+                group_id=self._group_id, member_id=membership.member_id, members=[identity], max_version=5
+            ),
+            REQUEST_TIMEOUT_S,
+        )
+
     # -- on the I/O thread ----------------------------------------------------------------------------------------
+
+    def _start_round(self) -> None:
+        with self._lock:
+            published = self._published
+        copies = {} if published is None else published.learners
+        self._send(
+            self._news.start(self.generation.member_id, frozenset(t for t, copy in copies.items() if copy.ready))
+        )
+        self._coordinator.join_again()
+
+    def _round_noticed(self) -> None:
+        self._send(self._news.notice(self.generation.member_id))
+
+    def _joining_anew(self) -> None:
+        """Those who are in the group already learn of a newcomer at once; of their generation it knows from the leader."""
+        memory = self._control.memory
+        if memory is not None:
+            self._send(Nudge(generation=memory.generation, member=self.generation.member_id, ready=()))
+
+    def _send(self, nudge: Nudge | None) -> None:
+        if nudge is not None:
+            self._control.write(nudge)
+
+    def _heed(self, nudge: Nudge) -> None:
+        if nudge.member != self.generation.member_id and self._news.hear(nudge) and self.state is MemberState.STABLE:
+            log.debug("nudged", member=nudge.member, generation=nudge.generation)
+            self._coordinator.join_again()
 
     async def _stay_member(self) -> None:
         """Joins whenever a round is due, for as long as the worker lives."""
         while not self._closing:
             try:
                 self._coordinator.poll_heartbeat()
+                if self.is_leader and self._leader.patience_has_ended():
+                    log.info("a leaving member has stayed past its deadline; starting a round")
+                    self._start_round()
                 if self._coordinator.need_rejoin() and self._published is not None:
                     await self._coordinator.ensure_active_group_async()
                 await self._coordinator.wakeup(IDLE_WAIT_S)
@@ -297,6 +369,7 @@ class GroupPlane:
                 raise RuntimeError("joined before anything was published")
             said = with_unapplied(self._published, self._unapplied)
         self._said_ready = frozenset(task for task, copy in said.learners.items() if copy.ready)
+        self._said_leaving = said.leaving
         return encode_subscription(said)
 
     def _assign(self, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:
@@ -310,9 +383,9 @@ class GroupPlane:
         with self._lock:
             # With nothing to suspend the loop is not asked: a slow record there delays no round.
             unapplied = frozenset() if self._unapplied is None else self._unapplied.being_learned
-            must_ask = bool(self._being_learned | unapplied)
-        if must_ask:
-            event = PrepareRound(deadline=time.monotonic() + PREPARE_TIMEOUT_S)
+            moving = self._news.to_suspend(self._being_learned | unapplied)
+        if moving:
+            event = PrepareRound(time.monotonic() + PREPARE_TIMEOUT_S, moving)
             await self._ask_loop(event, PREPARE_TIMEOUT_S)
         deadline = time.monotonic() + PREPARE_TIMEOUT_S
         while True:
@@ -355,7 +428,16 @@ class GroupPlane:
         with self._lock:
             self._unapplied = assignment
             self._joining_since = None
-        self._tell(Assigned(membership, assignment, is_leader, round_s, self._said_ready))
+        self._news.begin(membership.generation_id, rejoin=assignment.rejoin)
+        self._tell(Assigned(membership, assignment, is_leader, round_s, self._said_ready, self._said_leaving))
+        self._control.topic_made()
+        if is_leader:
+            self._client._net.call_soon_threadsafe(lambda: self._publish_round(membership.generation_id))
+
+    def _publish_round(self, generation: int) -> None:
+        """After the round: nobody waits for this."""
+        for record in self._leader.to_publish(generation):
+            self._control.write(record)
 
 
 def _is_passing(error: kafka_errors.KafkaError) -> bool:

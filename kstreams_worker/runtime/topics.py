@@ -10,11 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+import structlog
+
 from assignor.model import TaskId
+from kstreams_worker.control import control_topic
+from kstreams_worker.errors import BrokerError
 from kstreams_worker.group.leader import TopicsMissing, TopicsUnsuitable
 from kstreams_worker.io.admin import TopicSpec
 from kstreams_worker.topology.topology import SubTopology, Topology
 
+log = structlog.get_logger(__name__)
+
+CONTROL_TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.1",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "segment.ms": str(24 * 3600 * 1000),
+}
+"""Every worker reads the control topic from its beginning when it starts: compaction keeps that short."""
 REPARTITION_RETENTION_MS = 7 * 24 * 3600 * 1000
 """Repartitioned records are input of another subtopology: kept well past any outage."""
 
@@ -45,7 +58,9 @@ class TopologyTopics:
         self._admin = admin
         self._replication_factor = replication_factor
         self._other_topics = tuple(other_topics)
+        self.control = control_topic(application_id)
         self._checked: dict[str, int] = {}
+        self._control_complaint = ""
         self.assigned_counts: Mapping[str, int] | None = None
         """Partitions of `all_topics` that the newest answer of `tasks` went by; None before the first."""
 
@@ -79,8 +94,9 @@ class TopologyTopics:
 
         Raises TopicsMissing, TopicsUnsuitable, BrokerError.
         """
-        names = [*self.all_topics(), *self._changelogs()]
+        names = [*self.all_topics(), *self._changelogs(), self.control]
         existing = self._admin.partition_counts(names)
+        self._see_to_control(existing)
         self.assigned_counts = self._of_interest(existing)
         missing = [topic for topic in self.external_topics() if topic not in existing]
         if missing:
@@ -98,6 +114,27 @@ class TopologyTopics:
             for sub in self._topology.subtopologies
             for partition in range(self._task_count(sub, counts))
         }
+
+    def _see_to_control(self, existing: Mapping[str, int]) -> None:
+        """Create or check the control topic. Nothing about it stops a round: the group works without one."""
+        complaint = ""
+        try:
+            if self.control not in existing:
+                spec = TopicSpec(self.control, 1, self._replication_factor, CONTROL_TOPIC_CONFIG)
+                self._admin.create_topics([spec])
+            elif self.control not in self._checked:
+                self._checked[self.control] = existing[self.control]
+                policy = self._admin.topic_configs([self.control], "cleanup.policy").get(self.control, "")
+                if existing[self.control] != 1 or policy != "compact":
+                    complaint = (
+                        f"it has {existing[self.control]} partition(s) and cleanup.policy={policy}, and should have one "
+                        "partition and cleanup.policy=compact: orders may be forgotten, or it may grow without end"
+                    )
+        except BrokerError as error:
+            complaint = f"{error}; create it (one partition, cleanup.policy=compact) or grant this user CREATE on it"
+        if complaint and complaint != self._control_complaint:
+            self._control_complaint = complaint
+            log.warning("the control topic is not as it should be", topic=self.control, reason=complaint)
 
     def _of_interest(self, counts: Mapping[str, int]) -> dict[str, int]:
         return {topic: counts[topic] for topic in self.all_topics() if topic in counts}

@@ -6,11 +6,13 @@ import queue
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 import structlog
 
 from assignor.model import AssignorSettings, CopyState, InstanceId, LagRecords, TaskId, WorkerId
 from kstreams_worker.config import Settings
+from kstreams_worker.control.channel import FETCH_WAIT_MS, ControlChannel, ControlClients
 from kstreams_worker.errors import GroupError
 from kstreams_worker.group.events import GroupEvent
 from kstreams_worker.group.leader import Leader
@@ -18,6 +20,7 @@ from kstreams_worker.group.plane import CommitRefused, GroupPlane
 from kstreams_worker.io.admin import Admin
 from kstreams_worker.io.consumer import Partition, RecordConsumer
 from kstreams_worker.io.producer import PlainProducer, TransactionalProducer, fence
+from kstreams_worker.io.record_writer import RecordWriter
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import RestoreEvent
 from kstreams_worker.restore.updater import Sources, Updater
@@ -80,10 +83,12 @@ class Wiring:
             settings.replication_factor,
             other_topics=[settings.dead_letter_topic] if dead_letters else (),
         )
+        self.control = self._control()
         self.leader = Leader(
             AssignorSettings(settings.num_standby_tasks, settings.stream_imbalance_percentage),
             self.topics,
             topology.fingerprint,
+            recall=lambda: self.control.memory,
         )
         self._compiled: dict[int, CompiledSubTopology] = {}
         self._input_counts: Mapping[str, int] = {}
@@ -91,6 +96,29 @@ class Wiring:
         self.plane = self._plane()
         self.updater = self._updater()
         self.loop = self._loop()
+        self.control.on_nudge = self.plane.nudged
+
+    def _control(self) -> ControlChannel:
+        """The thread reads with what the settings say of the admin client: the topic is none of the processing's."""
+        client_config = self.settings.client_config("admin")
+        client_id = f"{self.client_id}-control"
+        topic = self.topics.control
+        return ControlChannel(
+            topic,
+            UUID(bytes=self.name.process_id),
+            ControlClients(
+                exists=lambda: topic in self.admin.partition_counts([topic]),
+                reader=lambda: RecordConsumer(
+                    {"queued.max.messages.kbytes": 4096, **client_config, "fetch.wait.max.ms": FETCH_WAIT_MS},
+                    group_id=self.settings.application_id,
+                    client_id=client_id,
+                    read_committed=False,
+                    report_ends=True,
+                ),
+                writer=lambda on_failure: RecordWriter(client_config, client_id=client_id, on_failure=on_failure),
+            ),
+            f"control-{self.name.index}",
+        )
 
     def _plane(self) -> GroupPlane:
         settings = self.settings
@@ -105,6 +133,7 @@ class Wiring:
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
             leader=self.leader,
+            control=self.control,
             tell=self.events.put,
         )
 

@@ -32,6 +32,8 @@ CLEAN_INTERVAL_S = 60.0
 GC_THRESHOLDS = (100_000, 50, 100)
 """The defaults make Python look for garbage cycles every 700 new rows, among all cached state: a fifth of the time. Rows
 and entries are freed by their reference counts; cycles that user functions make are still found, just not so often."""
+CONTROL_READ_TIMEOUT_S = 2.0
+"""How long the first join waits for the control topic, to know whether this worker was told to leave."""
 STOP_TIMEOUT_S = 10.0
 
 
@@ -49,10 +51,12 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
     ParentWatch(connection, loop.stop).start()
     reports = Reports(wiring, MessageSender(connection))
     watch = TopicWatch(wiring.topics, wiring.plane)
+    wiring.control.start()
     loop.publish_first()
     wiring.updater.start()
     reports.start()
     try:
+        wiring.control.wait_until_read(CONTROL_READ_TIMEOUT_S)
         wiring.plane.start()
         watch.start()
         signal.signal(signal.SIGTERM, lambda *_: loop.stop())
@@ -60,6 +64,7 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
     finally:
         watch.stop()
         wiring.plane.close()
+        wiring.control.stop(STOP_TIMEOUT_S)
         loop.close_tasks()
         wiring.updater.stop(STOP_TIMEOUT_S)
         reports.stop()

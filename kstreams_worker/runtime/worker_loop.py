@@ -195,7 +195,8 @@ class WorkerLoop:
 
     def _on_prepare(self, event: PrepareRound) -> None:
         if time.monotonic() < event.deadline:
-            tasks = [self.tasks[task] for task in to_suspend(self._views(), self._being_learned)]
+            moving = self._being_learned & event.tasks
+            tasks = [self.tasks[task] for task in to_suspend(self._views(), moving)]
             if tasks:
                 self._suspend(tasks)
                 self._publish()

@@ -33,6 +33,7 @@ LEVELS = [
     {"kstreams_worker.config"},
     {"kstreams_worker.tasks"},
     {"kstreams_worker.io"},
+    {"kstreams_worker.control"},
     {"kstreams_worker.group"},
     {"kstreams_worker.restore"},
     {"kstreams_worker.runtime", "kstreams_worker.devbroker"},

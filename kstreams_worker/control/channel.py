@@ -1,0 +1,178 @@
+"""A worker's end of the control topic: a thread that reads it from its beginning and goes on, and a way to write to it.
+
+It reads with a client of its own that waits at the broker, so that a nudge is here within milliseconds and an idle topic
+costs next to nothing. Whatever is wrong with the topic is told once, by name and with what to grant, and tried again
+later; nothing that goes wrong here reaches the processing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from kstreams_worker.control.board import ControlBoard
+from kstreams_worker.control.records import LeaveOrder, Memory, Nudge, Record, encode
+from kstreams_worker.errors import BrokerError
+from kstreams_worker.io.consumer import Fetched, Partition
+
+log = structlog.get_logger(__name__)
+
+PARTITION = 0
+FETCH_WAIT_MS = 2_000
+"""How long a broker holds a fetch that finds nothing."""
+TURN_S = 1.0
+RETRY_S = 10.0
+"""How often to look again for a topic that is missing or cannot be read."""
+RECORDS_MAX = 1_000
+FLUSH_TIMEOUT_S = 1.0
+
+
+class ControlReader(Protocol):
+    """What is needed of a consumer; it reports the partition's end."""
+
+    def assign(self, positions: Mapping[Partition, int | None]) -> None: ...
+    def fetch(self, max_records: int, timeout_s: float) -> Fetched: ...
+    def close(self) -> None: ...
+
+
+class ControlWriter(Protocol):
+    """What is needed of a producer."""
+
+    def warm_up(self, topic: str) -> None: ...
+    def write(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None: ...
+    def poll(self) -> None: ...
+    def flush(self, timeout_s: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class ControlClients:
+    """Made by the channel's thread when they are needed first. `writer` gets what to call for a record that was lost."""
+
+    exists: Callable[[], bool]
+    """Whether the topic is there and may be seen. Raises BrokerError."""
+    reader: Callable[[], ControlReader]
+    writer: Callable[[Callable[[str], None]], ControlWriter]
+
+
+class ControlChannel(threading.Thread):
+    """Started once, stopped once. `on_nudge` and `on_order` are called on its thread and must not block."""
+
+    def __init__(self, topic: str, instance: UUID, clients: ControlClients, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.on_nudge: Callable[[Nudge], None] = lambda _: None
+        """Nudges that came while this thread was reading; those of the past are of no interest."""
+        self.on_order: Callable[[LeaveOrder | None], None] = lambda _: None
+        """The order of this instance has changed; None: it was taken back."""
+        self._topic = topic
+        self._instance = instance
+        self._clients = clients
+        self._board = ControlBoard(topic)
+        self._writer: ControlWriter | None = None
+        self._look_now = threading.Event()
+        self._caught_up = False
+        self._looked = threading.Event()
+        self._stopping = False
+        self._expected = False
+        self._told: set[str] = set()
+
+    # -- for other threads ----------------------------------------------------------------------------------------
+
+    def wait_until_read(self, timeout_s: float) -> None:
+        """Wait until the topic has been read to its end, or is known to be missing."""
+        self._looked.wait(timeout_s)
+
+    @property
+    def memory(self) -> Memory | None:
+        """The newest leader's memory."""
+        return self._board.memory
+
+    def topic_made(self) -> None:
+        """The leader has seen to the internal topics: from now on a missing one is worth a word."""
+        if not self._expected:
+            self._expected = True
+            self._look_now.set()
+
+    def write(self, record: Record) -> None:
+        """Send a record, without waiting for it; dropped while there is no topic to write to."""
+        writer = self._writer
+        if writer is not None:
+            writer.write(self._topic, PARTITION, *encode(record))
+
+    def stop(self, timeout_s: float) -> None:
+        """Send what is written, for a moment at most, and end the thread."""
+        writer = self._writer
+        if writer is not None:
+            try:
+                writer.flush(FLUSH_TIMEOUT_S)
+            except BrokerError as error:
+                log.debug("last words on the control topic were not delivered", error=str(error))
+        self._stopping = True
+        self._look_now.set()
+        self.join(timeout_s)
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while not self._stopping:
+            try:
+                if self._clients.exists():
+                    self._follow()
+                elif self._expected:
+                    self._tell("it does not exist, or this user may not see it")
+            except BrokerError as error:
+                self._tell(str(error))
+            self._looked.set()
+            self._look_now.wait(RETRY_S)
+            self._look_now.clear()
+
+    def _follow(self) -> None:
+        """Read until told to stop. Raises BrokerError when the topic cannot be read."""
+        if self._writer is None:
+            writer = self._clients.writer(lambda reason: self._tell(f"a record could not be written: {reason}"))
+            writer.warm_up(self._topic)
+            self._writer = writer
+        self._caught_up = False
+        board = ControlBoard(self._topic)
+        reader = self._clients.reader()
+        try:
+            reader.assign({(self._topic, PARTITION): None})
+            while not self._stopping:
+                self._take(board, reader.fetch(RECORDS_MAX, TURN_S))
+                self._writer.poll()
+        finally:
+            reader.close()
+
+    def _take(self, board: ControlBoard, fetched: Fetched) -> None:
+        order_changed = False
+        for batch in fetched.batches:
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                news = board.take(key, value)
+                if isinstance(news, Nudge):
+                    if self._caught_up:
+                        self.on_nudge(news)
+                elif news == self._instance:
+                    order_changed = True
+        if fetched.ends and not self._caught_up:
+            self._board = board
+            self._caught_up = order_changed = True
+        if order_changed and self._caught_up:
+            self.on_order(board.orders.get(self._instance))
+        if self._caught_up:
+            self._looked.set()
+
+    def _tell(self, what: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            log.warning(
+                "no use of the control topic: rounds go at the speed of heartbeats, orders to leave are not heard, and a new "
+                "leader starts without the old one's memory",
+                topic=self._topic,
+                reason=what,
+                to_do=f"create {self._topic} (one partition, cleanup.policy=compact) or let this user create it, and "
+                "grant READ, WRITE and DESCRIBE on it",
+            )
