@@ -7,8 +7,10 @@ usage, 3 when another instance has taken our place. Tracebacks are shown on requ
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
+from types import FrameType
 
 import typer
 
@@ -35,6 +37,9 @@ app.add_typer(pipeline.app)
 
 def main() -> None:
     """Entry point of the command `kstreams-worker`."""
+    if os.getpid() == 1:
+        # In a container. The kernel drops signals that process 1 has no handler for, and there is none until workers run.
+        signal.signal(signal.SIGTERM, _end_by_signal)
     try:
         app()
     except KStreamsError as error:
@@ -47,6 +52,10 @@ def main() -> None:
             "run again with KSTREAMS_DEBUG=1 for the traceback, and report it",
             1,
         )
+
+
+def _end_by_signal(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)  # not by an exception: the topology's module may be loading, and catch it
 
 
 def _end(line: str, exit_code: int) -> None:
