@@ -2,7 +2,8 @@
 
 Layers, newest first:
 
-    dirty       uncommitted: the entries that processing has loaded or set since the last commit.
+    dirty       uncommitted: the entries that processing has loaded or set since the last `stage`.
+    staged      uncommitted: those of the commit that is under way. Processing goes on meanwhile, in `dirty`.
     cached      committed entries, decoded, bounded in bytes. A dirty entry is in here too, as the same object. Those that
                 the backend does not have yet carry their encoded value along.
     restored    changelog records on their way to the backend.
@@ -81,14 +82,15 @@ class KeyValueStore:
         resources.store_opened(self)
         self._encode = spec.value.encode
         self._decode = spec.value.decode
-        self._staged: list[Row] | None = None
-        self._staged_entries = 0
+        self._staged_rows: list[Row] | None = None
+        self._staged: dict[bytes, Entry] = {}
         self._changelog_offset = backend.changelog_offset
         self._written_offset = backend.changelog_offset
         self._key_bytes = FIRST_KEY_BYTES
         self._value_bytes = FIRST_VALUE_BYTES
         self._cached_max = self._entries_max()
         self._dirty_order = KeyOrder(self.dirty)
+        self._staged_order = KeyOrder(self._staged)
         self._scans: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
         self._closed = False
 
@@ -199,7 +201,11 @@ class KeyValueStore:
         # Stores that are scanned are written at each scan that follows a commit; what is above the backend is then dirty.
         if self._unwritten or self._restored:
             self._write()
-        newer = [(key, *self.dirty[key][:2]) for key in self._dirty_order.between(start, end)]
+        uncommitted = self._dirty_order.between(start, end)
+        if self._staged:
+            # Two runs in order, which Python's sort merges in one pass.
+            uncommitted = list(dict.fromkeys(sorted(uncommitted + self._staged_order.between(start, end))))
+        newer = [(key, *self._cached[key][:2]) for key in uncommitted]
         if backwards:
             newer.reverse()
         position = 0
@@ -229,18 +235,19 @@ class KeyValueStore:
     @property
     def dirty_bytes(self) -> int:
         """About how much memory the uncommitted entries take."""
-        return int(len(self.dirty) * self._entry_bytes)
+        return int((len(self.dirty) + len(self._staged)) * self._entry_bytes)
 
     def stage(self) -> list[Row]:
         """Encode the uncommitted entries and return their changelog rows, one for each key.
 
-        Until `commit` or `abort` the entries must not change. An entry that is absent and was not set gives no row.
+        `dirty` is empty then, and may be filled again before `commit` or `abort` comes. An entry that is absent and was
+        not set gives no row.
 
         Raises:
             StoreMisuse: already staged.
             StoreCodecError: the codec refuses a value; nothing is staged.
         """
-        if self._staged is not None:
+        if self._staged_rows is not None:
             raise StoreMisuse(f"store {self.spec.name}: stage() was called twice without commit() or abort()")
         encode = self._encode
         try:
@@ -251,9 +258,19 @@ class KeyValueStore:
             ]
         except Exception as error:
             raise self._encode_error(error) from error
-        self._staged = rows
-        self._staged_entries = len(self.dirty)
+        self._staged_rows = rows
+        self._staged.update(self.dirty)
+        self._forget_dirty()
         return rows
+
+    def _forget_dirty(self) -> None:
+        self.dirty.clear()
+        self._dirty_order.reset()
+
+    def _forget_staged(self) -> None:
+        self._staged_rows = None
+        self._staged.clear()
+        self._staged_order.reset()
 
     def _encode_error(self, error: Exception) -> StoreCodecError:
         """The error to report when a value could not be encoded: finds out whose it is."""
@@ -273,29 +290,25 @@ class KeyValueStore:
         """Make what was staged the committed state, standing for `changelog_offset` (None: as before).
 
         Raises:
-            StoreMisuse: not staged, or entries were loaded or set since.
+            StoreMisuse: not staged.
             StateError: the backend failed; the store must be closed and opened again, and restores what is missing.
         """
-        rows = self._staged
+        rows = self._staged_rows
         if rows is None:
             raise StoreMisuse(f"store {self.spec.name}: commit() without stage()")
-        dirty = self.dirty
-        if len(dirty) != self._staged_entries:
-            raise StoreMisuse(f"store {self.spec.name}: entries were loaded or set between stage() and commit()")
-        if len(rows) == len(dirty):
-            entries: Iterator[Entry] = iter(dirty.values())
+        dirty, staged = self.dirty, self._staged
+        if len(rows) == len(staged):
+            entries: Iterator[Entry] = iter(staged.values())
         else:  # some were absent and not set
-            entries = (dirty[row[0]] for row in rows)
+            entries = (staged[row[0]] for row in rows)
         newly_unwritten = self._unwritten.append
         for row, entry in zip(rows, entries, strict=True):
             if entry[2] is None:
                 newly_unwritten(entry)
             entry[2] = row
-            if row[1] is None:
+            if row[1] is None and row[0] not in dirty:
                 entry[1] = NO_TIMESTAMP
-        self._staged = None
-        dirty.clear()
-        self._dirty_order.reset()
+        self._forget_staged()
         if changelog_offset is not None:
             self._changelog_offset = changelog_offset
         if rows:
@@ -305,16 +318,16 @@ class KeyValueStore:
 
     def abort(self) -> None:
         """Drop everything uncommitted, staged or not; the store is as it was after the last commit."""
-        self._staged = None
-        for key, entry in self.dirty.items():
+        for key in self._staged.keys() | self.dirty.keys():
+            entry = self._cached[key]
             if entry[2] is None:
                 del self._cached[key]
             else:
                 _, value, timestamp_ms = entry[2]
                 entry[0] = None if value is None else self._decode_value(key, value)
                 entry[1] = NO_TIMESTAMP if value is None else timestamp_ms
-        self.dirty.clear()
-        self._dirty_order.reset()
+        self._forget_staged()
+        self._forget_dirty()
 
     def restore(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps_ms: Sequence[int], next_offset: int
@@ -325,7 +338,7 @@ class KeyValueStore:
             StoreMisuse: the store has uncommitted entries.
             StateError: as `commit`.
         """
-        if self.dirty or self._staged is not None:
+        if self.dirty or self._staged_rows is not None:
             raise StoreMisuse(f"store {self.spec.name}: restore() while entries are uncommitted")
         if self._cached:
             self._write()
@@ -360,8 +373,10 @@ class KeyValueStore:
             if self._unwritten:
                 self._write()
             # The first are the longest here. Keys that are in use come back with their next record.
+            dirty = self.dirty
             for key in list(islice(cached, len(cached) - self._cached_max // 2)):
-                del cached[key]
+                if key not in dirty:
+                    del cached[key]
         elif (self._changelog_offset or 0) - (self._written_offset or 0) > REPLAY_RECORDS_MAX:
             self._write()
             self._backend.flush(wait=False)
@@ -390,7 +405,8 @@ class KeyValueStore:
             return
         self._closed = True
         self._resources.store_closed(self)
-        self.dirty.clear()
+        self._forget_staged()
+        self._forget_dirty()
         for scan in list(self._scans):
             scan.close()
         try:

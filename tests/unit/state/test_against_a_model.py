@@ -30,8 +30,12 @@ LIST = Codec(
 Rows = dict[bytes, tuple[list[int], int]]
 
 
+def _copy(rows: Rows) -> Rows:
+    return {key: (list(value), time) for key, (value, time) in rows.items()}
+
+
 class StoreMachine(RuleBasedStateMachine):
-    """`committed` and `current` are the model: what the store holds after the last commit, and what processing sees."""
+    """The model: what the store holds after the last commit, what the one under way makes of it, what processing sees."""
 
     persistent: ClassVar[bool]
 
@@ -42,7 +46,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.committed: Rows = {}
         self.current: Rows = {}
         self.offset: int | None = None
-        self.staged = False
+        self.staged: Rows | None = None
         self.store = self._open()
 
     def _open(self) -> KeyValueStore:
@@ -54,7 +58,6 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.close()
             shutil.rmtree(self.directory)
 
-    @precondition(lambda self: not self.staged)
     @rule(
         changes=st.lists(
             st.tuples(st.sampled_from(["append", "put", "delete", "look"]), KEYS, NUMBERS, TIMES),
@@ -68,6 +71,8 @@ class StoreMachine(RuleBasedStateMachine):
         for change, key, number, time in changes:
             getattr(self, f"_{change}")(key, number, time)
         for step in then:
+            if step == "stage" and self.staged is not None:
+                self.commit()
             getattr(self, step)()
         for key in looks:
             assert self.store.peek(key) == self.current.get(key)
@@ -110,7 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def stage(self) -> None:
         rows = self.store.stage()
-        self.staged = True
+        self.staged = _copy(self.current)
         after = dict(self.committed)
         for key, value, time in rows:
             if value is None:
@@ -123,22 +128,22 @@ class StoreMachine(RuleBasedStateMachine):
     def commit(self) -> None:
         self.offset = (self.offset or 0) + 1
         self.store.commit(self.offset)
-        self.staged = False
-        self.committed = {key: (list(value), time) for key, (value, time) in self.current.items()}
+        assert self.staged is not None
+        self.committed, self.staged = self.staged, None
 
-    @precondition(lambda self: self.staged)
+    @precondition(lambda self: self.staged is not None)
     @rule()
     def commit_what_is_staged(self) -> None:
         self.commit()
 
-    @precondition(lambda self: self.store.dirty)
+    @precondition(lambda self: self.store.dirty or self.staged is not None)
     @rule()
     def abort(self) -> None:
         self.store.abort()
-        self.staged = False
-        self.current = {key: (list(value), time) for key, (value, time) in self.committed.items()}
+        self.staged = None
+        self.current = _copy(self.committed)
 
-    @precondition(lambda self: not self.staged and not self.store.dirty)
+    @precondition(lambda self: self.staged is None and not self.store.dirty)
     @rule(records=st.lists(st.tuples(KEYS, st.none() | NUMBERS, TIMES), max_size=8))
     def restore(self, records: list[tuple[bytes, int | None, int]]) -> None:
         self.offset = (self.offset or 0) + len(records)
@@ -151,7 +156,6 @@ class StoreMachine(RuleBasedStateMachine):
                 self.current[key] = ([number], time)
         self.committed = dict(self.current)
 
-    @precondition(lambda self: not self.staged)
     @rule(again=st.booleans())
     def flush_or_reopen(self, again: bool) -> None:
         if not again or not self.persistent:
@@ -159,7 +163,8 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.store.close()
         self.store = self._open()
-        self.current = {key: (list(value), time) for key, (value, time) in self.committed.items()}
+        self.staged = None
+        self.current = _copy(self.committed)
 
     @invariant()
     def offset_is_as_committed(self) -> None:
@@ -172,7 +177,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def absent_entries_have_no_timestamp(self) -> None:
-        if not self.store.dirty:
+        if not self.store.dirty and self.staged is None:
             cached = self.store._cached.values()
             assert all(entry[1] == NO_TIMESTAMP for entry in cached if entry[0] is None)
 
