@@ -7,10 +7,11 @@ Columns are taken out of the messages by `map` over C methods, which is what mak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, overload
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -113,21 +114,19 @@ class RecordConsumer:
             messages = _without_errors(messages, ends)
         return Fetched(tuple(self._split(messages)), ends)
 
-    def _split(self, messages: list[Message]) -> Iterable[RecordBatch]:
+    def _split(self, messages: list[Message]) -> Iterator[RecordBatch]:
         """One batch for each run of messages of the same partition."""
-        if not messages:
-            return
-        partitions = list(map(Message.partition, messages))
-        topics = list(map(Message.topic, messages))
-        total, start = len(messages), 0
-        while start < total:
-            topic, partition = topics[start], partitions[start]
-            end = _run_end(topics, partitions, start)
-            run = messages if end - start == total else messages[start:end]
-            batch = _columns(topic, partition, run)
-            if (topic, partition) in self._assigned:
-                yield batch
-            start = end
+        for partition, run in groupby(messages, Message.partition):
+            for same in self._of_one_topic(list(run)):
+                batch = _columns(partition, same)
+                if (batch.topic, partition) in self._assigned:
+                    yield batch
+
+    def _of_one_topic(self, messages: list[Message]) -> list[list[Message]]:
+        # A message makes its topic's name anew when asked, so each is asked only where there can be several.
+        if len({topic for topic, _ in self._assigned}) == 1:
+            return [messages]
+        return [list(same) for _, same in groupby(messages, Message.topic)]
 
     def end_offset(self, partition: Partition) -> int | None:
         """The partition's end as of the last fetch, without asking the broker; None when not known yet."""
@@ -145,28 +144,36 @@ class RecordConsumer:
 _NOTHING = Fetched((), {})
 
 
-def _run_end(topics: list[str], partitions: list[int], start: int) -> int:
-    topic, partition = topics[start], partitions[start]
-    total = len(topics)
-    if partitions.count(partition) == total and topics.count(topic) == total:
-        return total
-    end = start + 1
-    while end < total and partitions[end] == partition and topics[end] == topic:
-        end += 1
-    return end
+class _Offsets(Sequence[int]):
+    """The offsets of messages, fetched where something asks: mostly for the last one's only."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if isinstance(index, slice):
+            return list(map(Message.offset, self._messages[index]))
+        return int(self._messages[index].offset())
+
+    def __len__(self) -> int:
+        return len(self._messages)
 
 
-def _columns(topic: str, partition: int, messages: list[Message]) -> RecordBatch:
+def _columns(partition: int, messages: list[Message]) -> RecordBatch:
     def headers(index: int) -> Headers:
         return messages[index].headers() or []
 
     return RecordBatch(
-        topic=topic,
+        topic=messages[0].topic(),
         partition=partition,
         keys=list(map(Message.key, messages)),
         values=list(map(Message.value, messages)),
         timestamps_ms=list(map(_timestamp_ms, map(Message.timestamp, messages))),
-        offsets=list(map(Message.offset, messages)),
+        offsets=_Offsets(messages),
         headers=headers,
     )
 

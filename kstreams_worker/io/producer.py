@@ -1,22 +1,26 @@
 """Producers: one that writes in transactions (exactly_once_v2, KIP-447) and one that does not (at_least_once).
 
-Both have the same verbs. `send` hands rows over and returns at once; `commit` returns when everything sent is on the brokers
-and, for the transactional one, committed together with the input offsets.
+Both have the same verbs. `send` hands rows over and returns at once. A commit has three steps: `begin_commit` draws the line
+between what belongs to it and what is sent later; `commit` returns when everything up to that line is on the brokers and, for
+the transactional one, committed together with the input offsets; `end_commit` goes on. `commit` is for a thread of its own:
+meanwhile the owner may send. A transaction cannot take that (there is no other before it has ended), so it is held back.
 """
 
 from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from operator import length_hint
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from kstreams_worker.errors import BrokerError, RecordError
+from kstreams_worker.io.call_thread import CallThread
 from kstreams_worker.io.consumer import Partition, _SilentLogger
-from kstreams_worker.io.deadline import DeadlineCaller
 from kstreams_worker.io.failures import ProducerFenced, TransactionAborted, describe, error_of, is_fencing
 from kstreams_worker.topology.records import Headers, OutputRow
 
@@ -76,8 +80,12 @@ class RecordProducer(Protocol):
         self, topic: str, rows: Sequence[OutputRow], partition: int, delivered: Callable[[int], None]
     ) -> None: ...
     def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None: ...
+    def begin_commit(self) -> None: ...
     def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None: ...
+    def end_commit(self) -> None: ...
     def abort(self) -> None: ...
+    @property
+    def held_rows(self) -> int: ...
     def close(self) -> None: ...
 
 
@@ -115,11 +123,12 @@ class _BatchProducer:
     ) -> None:
         """Like `send`, and tells the last row's offset once it is known (before `commit` returns)."""
 
+        on_delivery = self._on_delivery or self._report
+
         def report(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 delivered(message.offset())
-            else:
-                self._report(error, message)
+            on_delivery(error, message)
 
         # Only the last row reports success: one callback for a batch instead of one for each record.
         self._queue(topic, rows[:-1], partition, self._on_delivery)
@@ -170,19 +179,61 @@ class _BatchProducer:
             raise BrokerError(f"a record for topic {self._failed_topic} was not delivered: {describe(failure)}")
 
 
+class _Epoch:
+    """What was sent between two commits: how many rows, and how many of them are done."""
+
+    def __init__(self, report: DeliveryReport) -> None:
+        self.sent = 0
+        self.done = 0
+        self._report = report
+
+    def on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        self.done += 1
+        if error is not None:
+            self._report(error, message)
+
+
 class PlainProducer(_BatchProducer):
-    """At least once: outputs and changelog are flushed before the group plane commits the offsets."""
+    """At least once: outputs and changelog are on the brokers before the group plane commits the offsets."""
+
+    held_rows = 0
 
     def __init__(self, client_config: Mapping[str, Any], *, client_id: str, flush_timeout_s: float) -> None:
         super().__init__(client_config, {"client.id": client_id, "message.timeout.ms": 0}, PLAIN_LINGER_MS)
-        self._on_delivery = self._report  # a transaction fails as a whole; here each record has to say so
         self._flush_timeout_s = flush_timeout_s
+        self._ending = self._epoch = self._new_epoch()
+
+    def _new_epoch(self) -> _Epoch:
+        epoch = _Epoch(self._report)
+        self._on_delivery = epoch.on_delivery  # a transaction fails as a whole; here each record has to say so
+        return epoch
+
+    def _queue(self, topic: str, rows: Sequence[OutputRow], partition: int, on_delivery: DeliveryReport | None) -> None:
+        self._epoch.sent += len(rows)
+        super()._queue(topic, rows, partition, on_delivery)
+
+    def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None:
+        self._epoch.sent += 1
+        super().send_with_headers(topic, row, headers)
+
+    def begin_commit(self) -> None:
+        """What is sent from now on is not waited for."""
+        self._ending, self._epoch = self._epoch, self._new_epoch()
 
     def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
-        """Wait until everything sent is on the brokers. The offsets are the caller's to commit. Raises BrokerError."""
-        if self._producer.flush(self._flush_timeout_s):
-            raise BrokerError(f"records were not delivered within {self._flush_timeout_s:g} s: are the brokers up?")
+        """Wait until everything up to `begin_commit` is on the brokers. The offsets are the caller's to commit.
+
+        Raises BrokerError.
+        """
+        ending, deadline = self._ending, time.monotonic() + self._flush_timeout_s
+        while ending.done < ending.sent:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"records were not delivered within {self._flush_timeout_s:g} s: are the brokers up?")
+            self._producer.poll(RETRY_WAIT_S)
         self._raise_failure()
+
+    def end_commit(self) -> None:
+        """Nothing was held back."""
 
     def abort(self) -> None:
         """Nothing can be taken back: what was sent will be sent again."""
@@ -224,7 +275,10 @@ class TransactionalProducer(_BatchProducer):
         self._offsets_timeout_s = transaction_timeout_ms / 1000 + OFFSETS_GRACE_S
         self._open = False
         self._lost = False
-        self._caller = DeadlineCaller(f"{client_id}-offsets")
+        self._held: list[Callable[[], None]] | None = None
+        """What was sent while a commit was under way; None: none is."""
+        self.held_rows = 0
+        self._caller = CallThread(f"{client_id}-offsets")
         init_transactions(self._producer, transactional_id)
 
     def _begin(self) -> None:
@@ -236,31 +290,56 @@ class TransactionalProducer(_BatchProducer):
             self._open = True
 
     def send(self, topic: str, rows: Sequence[OutputRow], partition: int = ANY_PARTITION) -> None:
-        self._begin()
-        try:
+        if self._held is not None:
+            self._hold(partial(self.send, topic, list(rows), partition), len(rows))
+            return
+        with self._in_transaction():
             super().send(topic, rows, partition)
-        except KafkaException as exception:
-            self._translate(exception)
 
     def send_tracked(
         self, topic: str, rows: Sequence[OutputRow], partition: int, delivered: Callable[[int], None]
     ) -> None:
-        self._begin()
-        try:
+        with self._in_transaction():
             super().send_tracked(topic, rows, partition, delivered)
-        except KafkaException as exception:
-            self._translate(exception)
 
     def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None:
+        if self._held is not None:
+            self._hold(partial(self.send_with_headers, topic, row, headers), 1)
+            return
+        with self._in_transaction():
+            super().send_with_headers(topic, row, headers)
+
+    def _hold(self, send: Callable[[], None], rows: int) -> None:
+        assert self._held is not None
+        self._held.append(send)
+        self.held_rows += rows
+
+    @contextmanager
+    def _in_transaction(self) -> Iterator[None]:
         self._begin()
         try:
-            super().send_with_headers(topic, row, headers)
+            yield
         except KafkaException as exception:
             self._translate(exception)
 
-    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
-        """Commit everything sent since the last commit, with the offsets to go on from, as this member of the group."""
+    def begin_commit(self) -> None:
+        """What is sent from now on is held back for the next transaction."""
         self._begin()
+        self._held = []
+
+    def end_commit(self) -> None:
+        """Send what was held back."""
+        held = self._let_go()
+        for send in held:
+            send()
+
+    def _let_go(self) -> list[Callable[[], None]]:
+        held, self._held = self._held or [], None
+        self.held_rows = 0
+        return held
+
+    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
+        """Commit everything up to `begin_commit`, with the offsets to go on from, as this member of the group."""
         deadline = time.monotonic() + self._commit_timeout_s
         positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         metadata = group_metadata(self._group_id, generation)
@@ -279,7 +358,7 @@ class TransactionalProducer(_BatchProducer):
         the transaction anyway, so a new producer loses nothing.
         """
         try:
-            self._caller.call(add_offsets, self._offsets_timeout_s)
+            self._caller.submit(add_offsets).result(self._offsets_timeout_s)
         except TimeoutError as timeout:
             self._lost = True
             raise ProducerFenced(
@@ -287,7 +366,8 @@ class TransactionalProducer(_BatchProducer):
             ) from timeout
 
     def abort(self) -> None:
-        """Drop everything sent since the last commit. Raises ProducerFenced."""
+        """Drop everything sent since the last commit, held back or not. Raises ProducerFenced."""
+        self._let_go()
         if not self._open or self._lost:
             return
         deadline = time.monotonic() + self._commit_timeout_s

@@ -1,5 +1,9 @@
 """The data path of one worker: read batches, run them through the tasks' compiled chains, commit.
 
+A commit takes a few round trips to the brokers, and processing does not wait for them: `begin_commit` hands over what there
+is to commit, a thread waits for the brokers, and `settle` takes over the outcome while new records go on being processed.
+At most one commit is under way. `commit` does all of it at once, for the moments when nothing may be left open.
+
 Under exactly_once_v2 a commit is one transaction of outputs, changelog records and input offsets; only when it is committed
 do the stores write, values and changelog offset together. Under at_least_once the outputs and the changelog are flushed
 first, then the offsets are committed, then the stores write. Either way RocksDB never holds what is not committed.
@@ -11,12 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import structlog
 
+from kstreams_worker.io.call_thread import CallThread
 from kstreams_worker.io.consumer import Fetched, Partition
 from kstreams_worker.io.failures import TransactionAborted
 from kstreams_worker.io.producer import Generation, RecordProducer
@@ -25,6 +31,9 @@ from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import RecordBatch
 
 log = structlog.get_logger(__name__)
+
+HELD_ROWS_MAX = 200_000
+"""Rows that may wait for the transaction under way to end. Then processing waits, too."""
 
 
 class InputReader(Protocol):
@@ -50,6 +59,19 @@ class CommitGate:
     """At least once: commit the offsets; False when the broker would not take them just now. None: transactions do it."""
 
 
+@dataclass(frozen=True)
+class _Commit:
+    """A commit under way."""
+
+    positions: Mapping[Task, Mapping[Partition, int]]
+    changelog_ends: Mapping[Partition, int]
+    """The offset of each changelog partition's last record in this commit; filled in before the outcome is known."""
+    outcome: Future[bool]
+    started: float
+    oldest_ms: int | None
+    """When the first of its input records was made."""
+
+
 class Processor:
     """The running tasks of a worker and what moves records through them."""
 
@@ -60,6 +82,7 @@ class Processor:
         gate: CommitGate,
         metrics: WorkerMetrics,
         *,
+        name: str,
         max_records: int,
         max_dirty_bytes: int,
     ) -> None:
@@ -71,6 +94,8 @@ class Processor:
         self._max_dirty_bytes = max_dirty_bytes
         self._running: dict[Partition, Task] = {}
         self._oldest_ms: int | None = None
+        self._committer = CallThread(f"{name}-commit")
+        self._under_way: _Commit | None = None
 
     @property
     def running(self) -> list[Task]:
@@ -82,7 +107,8 @@ class Processor:
         self._running.update(dict.fromkeys(task.inputs, task))
 
     def stop(self, tasks: Iterable[Task]) -> None:
-        """Read no more for these tasks. What they have not committed is rolled back: commit before, or mean it."""
+        """Read no more for these tasks. What they have not committed is rolled back: commit or abort before."""
+        assert self._under_way is None, "tasks are not stopped while their commit is under way"
         for task in tasks:
             self._reader.unassign(task.inputs)
             self._roll_back(task)
@@ -129,45 +155,91 @@ class Processor:
 
     @property
     def buffer_is_full(self) -> bool:
-        """Whether uncommitted state has reached its limit, which calls for an early commit."""
-        return sum(task.dirty_bytes for task in self.running) >= self._max_dirty_bytes
+        """Whether what is uncommitted has reached its limit, which calls for an early commit."""
+        dirty_bytes = sum(task.dirty_bytes for task in self.running)
+        return dirty_bytes >= self._max_dirty_bytes or self._producer.held_rows >= HELD_ROWS_MAX
+
+    # -- commits ----------------------------------------------------------------------------------------------------
 
     def commit(self) -> bool:
-        """Commit all tasks. False when it has to wait for the group, or was rolled back to be processed again."""
+        """Commit all tasks and wait for it. False when it has to wait for the group, or failed. Raises as `settle`."""
+        self.settle(wait=True)
+        return self.begin_commit() and self.settle(wait=True)
+
+    def begin_commit(self) -> bool:
+        """Start to commit all tasks. False when one is under way, or it has to wait for the group, or was rolled back."""
+        if self._under_way is not None:
+            return False
         tasks = [task for task in self.running if task.has_progress]
         if not tasks:
             return True
         if not self._gate.begin():
             return False
-        try:
-            return self._commit(tasks)
-        finally:
-            self._gate.end()
-
-    def _commit(self, tasks: list[Task]) -> bool:
         started = time.perf_counter()
         changelog_ends: dict[Partition, int] = {}
         try:
             for task in tasks:
                 self._send_task(task, changelog_ends)
-            offsets = {partition: offset for task in tasks for partition, offset in task.positions.items()}
-            self._producer.commit(offsets, self._gate.generation())
+            self._producer.begin_commit()
         except TransactionAborted as aborted:
-            log.info("transaction aborted; processing again from the last commit", error=str(aborted))
-            self.abort()
+            self._gate.end()
+            self._abort_for(aborted)
             return False
-        committed = self._gate.commit_offsets is None or self._gate.commit_offsets(offsets)
-        for task in tasks:
-            for partition, store in task.changelogs.items():
-                end = changelog_ends.get(partition)
-                store.commit(None if end is None else end + 1)
-            for store in task.stores.values():
-                if not any(store is logged for logged in task.changelogs.values()):
-                    store.commit(None)
+        except BaseException:
+            self._gate.end()
+            raise
+        positions = {task: dict(task.positions) for task in tasks}
+        outcome = self._committer.submit(partial(self._commit, positions, self._gate.generation()))
+        self._under_way = _Commit(positions, changelog_ends, outcome, started, self._oldest_ms)
+        self._oldest_ms = None
+        return True
+
+    def _commit(self, positions: Mapping[Task, Mapping[Partition, int]], generation: Generation) -> bool:
+        """On the committing thread. Whether the offsets are committed."""
+        offsets = {partition: offset for of_task in positions.values() for partition, offset in of_task.items()}
+        try:
+            self._producer.commit(offsets, generation)
+            return self._gate.commit_offsets is None or self._gate.commit_offsets(offsets)
+        finally:
+            self._gate.end()
+
+    def settle(self, *, wait: bool = False) -> bool:
+        """Take over the outcome of the commit under way, if it is known or `wait` says to wait for it.
+
+        False when the commit failed: it was rolled back, or (at least once) the offsets were not taken.
+        Raises BrokerError, ProducerFenced, StateError.
+        """
+        commit = self._under_way
+        if commit is None or not (wait or commit.outcome.done()):
+            return True
+        try:
+            committed = commit.outcome.result()
+        except TransactionAborted as aborted:
+            self._under_way = None
+            self._abort_for(aborted)
+            return False
+        finally:
+            self._under_way = None
+        for task, positions in commit.positions.items():
+            self._commit_stores(task, commit.changelog_ends)
             if committed:
-                task.committed.update(task.positions)
-        self._observe_commit(started)
+                task.committed.update(positions)
+        self._observe_commit(commit)
+        try:
+            self._producer.end_commit()
+        except TransactionAborted as aborted:
+            log.debug("transaction aborted while sending", error=str(aborted))
         return committed
+
+    @staticmethod
+    def _commit_stores(task: Task, changelog_ends: Mapping[Partition, int]) -> None:
+        for partition, store in task.changelogs.items():
+            end = changelog_ends.get(partition)
+            store.commit(None if end is None else end + 1)
+        logged = set(map(id, task.changelogs.values()))
+        for store in task.stores.values():
+            if id(store) not in logged:
+                store.commit(None)
 
     def _send_task(self, task: Task, changelog_ends: dict[Partition, int]) -> None:
         """Hand over what the task has for this commit: cached updates that go on now, outputs, changelog records."""
@@ -184,14 +256,18 @@ class Processor:
             if id(store) not in logged:
                 store.stage()
 
-    def _observe_commit(self, started: float) -> None:
-        self._metrics.commit_seconds.observe(time.perf_counter() - started)
-        if self._oldest_ms is not None:
-            self._metrics.e2e_latency_seconds.observe(max(0.0, time.time() - self._oldest_ms / 1000))
-            self._oldest_ms = None
+    def _observe_commit(self, commit: _Commit) -> None:
+        self._metrics.commit_seconds.observe(time.perf_counter() - commit.started)
+        if commit.oldest_ms is not None:
+            self._metrics.e2e_latency_seconds.observe(max(0.0, time.time() - commit.oldest_ms / 1000))
+
+    def _abort_for(self, aborted: TransactionAborted) -> None:
+        log.info("transaction aborted; processing again from the last commit", error=str(aborted))
+        self.abort()
 
     def abort(self) -> None:
         """Undo everything since the last commit and go back to it. Raises ProducerFenced."""
+        self.settle(wait=True)
         self._producer.abort()
         for task in self.running:
             if task.positions:
@@ -218,5 +294,6 @@ class Processor:
 
     def close(self) -> None:
         """Abort what is open and close the clients."""
+        self._committer.close()
         self._producer.close()
         self._reader.close()

@@ -217,6 +217,7 @@ class Wiring:
             self._producer,
             CommitGate(self.plane.begin_commit, self.plane.end_commit, lambda: self.plane.generation, commit_offsets),
             self.metrics,
+            name=self.client_id,
             max_records=settings.poll_max_records,
             max_dirty_bytes=settings.task_buffer_max_bytes,
         )

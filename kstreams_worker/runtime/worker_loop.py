@@ -173,8 +173,10 @@ class WorkerLoop:
                     raise error
 
     def _commit_if_due(self) -> None:
+        is_full = self._processor.buffer_is_full
+        self._processor.settle(wait=is_full)
         now = time.monotonic()
-        if (now >= self._next_commit or self._processor.buffer_is_full) and self._processor.commit():
+        if (now >= self._next_commit or is_full) and self._processor.begin_commit():
             self._next_commit = now + self._parts.commit_interval_s
 
     def _rejoin_if_ready(self) -> None:
@@ -347,11 +349,11 @@ class WorkerLoop:
         self._parts.group.request_rejoin("starting over")
 
     def _drop_all(self, *, fenced: bool = False) -> None:
-        self._processor.stop(self._processor.running)
         try:
             self._processor.abort()
         except ProducerFenced:
             fenced = True
+        self._processor.stop(self._processor.running)
         if fenced:
             self._processor.close()
             self._processor = self._parts.new_processor()
