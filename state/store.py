@@ -9,11 +9,11 @@ Layers, newest first:
     restored    changelog records on their way to the backend.
     backend     RocksDB (or memory), with the changelog offset that its records stand for.
 
-The commit protocol is `stage` (encode; gives the changelog rows), then `commit` once the transaction with those rows is
-committed, or `abort`. So the backend never holds uncommitted data, and a crash costs a replay of the changelog's tail:
-about `REPLAY_RECORDS_MAX` records at most. Committed entries are written to the backend not at each commit but when they
-have grown many: that spares most of its work where the same keys change again and again, and the replay after a crash
-would be needed anyhow, since RocksDB runs without its own log.
+The commit protocol is `stage` (encode; gives the changelog rows; again for what came after), then `commit` once the
+transaction with those rows is committed, or `abort`. So the backend never holds uncommitted data, and a crash costs a
+replay of the changelog's tail: about `REPLAY_RECORDS_MAX` records at most. Committed entries are written to the backend
+not at each commit but when they have grown many: that spares most of its work where the same keys change again and
+again, and the replay after a crash would be needed anyhow, since RocksDB runs without its own log.
 
 Everything here is bound by cache misses of the processor, so a key costs as few look-ups as possible: an entry stays
 where it is through commits, and a commit goes over the dirty entries once, in the order of their arrival.
@@ -22,7 +22,7 @@ where it is through commits, and a commit goes over the dirty entries once, in t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -82,15 +82,17 @@ class KeyValueStore:
         resources.store_opened(self)
         self._encode = spec.value.encode
         self._decode = spec.value.decode
+        self.staged: dict[bytes, Entry] = {}
         self._staged_rows: list[Row] | None = None
-        self._staged: dict[bytes, Entry] = {}
+        self._row_for_each = True
+        """Whether each staged entry has one row, in the same order."""
         self._changelog_offset = backend.changelog_offset
         self._written_offset = backend.changelog_offset
         self._key_bytes = FIRST_KEY_BYTES
         self._value_bytes = FIRST_VALUE_BYTES
         self._cached_max = self._entries_max()
         self._dirty_order = KeyOrder(self.dirty)
-        self._staged_order = KeyOrder(self._staged)
+        self._staged_order = KeyOrder(self.staged)
         self._scans: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
         self._closed = False
 
@@ -202,7 +204,7 @@ class KeyValueStore:
         if self._unwritten or self._restored:
             self._write()
         uncommitted = self._dirty_order.between(start, end)
-        if self._staged:
+        if self.staged:
             # Two runs in order, which Python's sort merges in one pass.
             uncommitted = list(dict.fromkeys(sorted(uncommitted + self._staged_order.between(start, end))))
         newer = [(key, *self._cached[key][:2]) for key in uncommitted]
@@ -235,20 +237,17 @@ class KeyValueStore:
     @property
     def dirty_bytes(self) -> int:
         """About how much memory the uncommitted entries take."""
-        return int((len(self.dirty) + len(self._staged)) * self._entry_bytes)
+        return int((len(self.dirty) + len(self.staged)) * self._entry_bytes)
 
     def stage(self) -> list[Row]:
-        """Encode the uncommitted entries and return their changelog rows, one for each key.
+        """Encode the dirty entries and return the changelog rows of all that is staged.
 
-        `dirty` is empty then, and may be filled again before `commit` or `abort` comes. An entry that is absent and was
-        not set gives no row.
+        `dirty` is empty then. What comes into it before `commit` or `abort` can be staged too, by another call, or left
+        for the next commit. An entry that is absent and was not set gives no row.
 
         Raises:
-            StoreMisuse: already staged.
-            StoreCodecError: the codec refuses a value; nothing is staged.
+            StoreCodecError: the codec refuses a value; nothing more is staged.
         """
-        if self._staged_rows is not None:
-            raise StoreMisuse(f"store {self.spec.name}: stage() was called twice without commit() or abort()")
         encode = self._encode
         try:
             rows: list[Row] = [
@@ -258,10 +257,15 @@ class KeyValueStore:
             ]
         except Exception as error:
             raise self._encode_error(error) from error
-        self._staged_rows = rows
-        self._staged.update(self.dirty)
+        if self._staged_rows is None:
+            self._staged_rows = rows
+            self._row_for_each = len(rows) == len(self.dirty)
+        elif self.dirty:
+            self._staged_rows += rows
+            self._row_for_each = False
+        self.staged.update(self.dirty)
         self._forget_dirty()
-        return rows
+        return self._staged_rows
 
     def _forget_dirty(self) -> None:
         self.dirty.clear()
@@ -269,7 +273,7 @@ class KeyValueStore:
 
     def _forget_staged(self) -> None:
         self._staged_rows = None
-        self._staged.clear()
+        self.staged.clear()
         self._staged_order.reset()
 
     def _encode_error(self, error: Exception) -> StoreCodecError:
@@ -296,11 +300,8 @@ class KeyValueStore:
         rows = self._staged_rows
         if rows is None:
             raise StoreMisuse(f"store {self.spec.name}: commit() without stage()")
-        dirty, staged = self.dirty, self._staged
-        if len(rows) == len(staged):
-            entries: Iterator[Entry] = iter(staged.values())
-        else:  # some were absent and not set
-            entries = (staged[row[0]] for row in rows)
+        dirty, staged = self.dirty, self.staged
+        entries: Iterable[Entry] = staged.values() if self._row_for_each else (staged[row[0]] for row in rows)
         newly_unwritten = self._unwritten.append
         for row, entry in zip(rows, entries, strict=True):
             if entry[2] is None:
@@ -318,7 +319,7 @@ class KeyValueStore:
 
     def abort(self) -> None:
         """Drop everything uncommitted, staged or not; the store is as it was after the last commit."""
-        for key in self._staged.keys() | self.dirty.keys():
+        for key in self.staged.keys() | self.dirty.keys():
             entry = self._cached[key]
             if entry[2] is None:
                 del self._cached[key]

@@ -3,7 +3,7 @@
 How code is laid out. Each source has a function with one loop over a batch's columns; the steps below it are written
 into that loop: filters as `if`, mappings as assignments. A step that several others lead to, or that lies deep, becomes a
 function of its own, so that the code grows with the number of steps and not of paths. A cached table's steps are not
-reached from the loop but from `flush`, one loop over the store's dirty entries.
+reached from the loop but from `flush`, one loop over what the store has staged.
 """
 
 from __future__ import annotations
@@ -194,8 +194,10 @@ class Chain:
         """The name of the function that appends a row to a topic's output."""
         name = self._row_lists.get(topic)
         if name is None:
-            name = self._row_lists[topic] = f"append_{len(self._row_lists)}"
-            self.setup.append(f"{name} = task.rows({topic!r}).append")
+            number = len(self._row_lists)
+            name = self._row_lists[topic] = f"append_{number}"
+            self.setup.append(f"rows_{number} = task.rows({topic!r})")
+            self.setup.append(f"{name} = rows_{number}.append")
         return name
 
     def store(self, node: TableNode) -> tuple[str, str, str]:
@@ -205,7 +207,8 @@ class Chain:
         if names is None:
             number = len(self._store_names)
             names = self._store_names[node.store] = f"dirty_{number}", f"load_{number}", f"before_{number}"
-            self.setup.append(f"{names[0]}, {names[1]} = task.store({node.store!r})")
+            self.setup.append(f"store_{number} = task.store({node.store!r})")
+            self.setup.append(f"{names[0]}, {names[1]} = store_{number}.dirty, store_{number}.load")
             self.setup.append(f"{names[0]}_get = {names[0]}.get")
             if node.keeps_old and self.is_cached(node):
                 self.setup.append(f"{names[2]} = {{}}")

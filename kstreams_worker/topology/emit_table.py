@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kstreams_worker.topology.chain import Chain
-from kstreams_worker.topology.code import Row, Slot
+from kstreams_worker.topology.code import Line, Row, Slot
 from kstreams_worker.topology.nodes import (
     AggregateNode,
     CountNode,
@@ -106,26 +106,54 @@ def table_row(node: TableNode, raw_key: str, value: str, time: str, old: str | N
 
 
 def emit_flush(chain: Chain, node: TableNode) -> str:
-    """Writes the function that passes on the newest value of each dirty key of a cached step; returns its name."""
-    assert node.store is not None
+    """Writes the function that stages a cached step's store and passes on what changed; returns its name.
+
+    The staged rows hold the values as the changelog gets them. So a value is encoded once where others want it in the same
+    form, and decoded values are walked only where a step looks at them.
+    """
+    assert node.store is not None and node.value is not None
     code, name = chain.code, chain.code.fresh("flush")
     dirty, _, before = chain.store(node)
+    store = dirty.replace("dirty", "store")
+    code.step = node
+    with code.apart(4) as loop:
+        row = table_row(node, "raw_key", "value", "time", "old" if node.keeps_old else None)
+        row.raw_values = {node.value.name: Slot("raw_value")}
+        value, raw_value = row.value, row.raw_values[node.value.name]
+        row.value_may_be_null = not isinstance(node, CountNode)
+        if node.keeps_old:
+            code.line(f"old = {before}.get(raw_key)")
+            code.line(f"{before}[raw_key] = {snapshot(chain, node, code.use(value))}")
+        chain.children(node, row)
     code.step = node
     with code.apart(2) as body:
-        code.line("raw_key = None")
         if node.keeps_old:
             code.line(f"{chain.constant('forget_committed', forget_committed)}({before}, {dirty})")
-        with code.nested("try:"), code.nested(f"for raw_key, (value, time, _) in {dirty}.items():"):
-            if node.keeps_old:
-                code.line(f"old = {before}.get(raw_key)")
-                code.line(f"{before}[raw_key] = {snapshot(chain, node, 'value')}")
-            row = table_row(node, "raw_key", "value", "time", "old" if node.keeps_old else None)
-            row.value_may_be_null = not isinstance(node, CountNode)
-            chain.children(node, row)
-        with code.nested("except Exception as error:"):
-            code.line(f"explain.forward(error, {node.store!r}, raw_key)")
+        code.line(f"rows = {store}.stage()")
+        if all(line.text.endswith(_WHOLE_ROW) for line in loop):
+            for line in loop:
+                code.line(line.text.replace("append_", "rows_").replace(_WHOLE_ROW, ".extend(rows)"))
+        else:
+            code.line("raw_key = None")
+            with code.nested("try:"):
+                code.line(_flush_loop(store, decoded=value.used, encoded=raw_value.used))
+                if value.used and raw_value.used:
+                    code.lines([Line(4, f"value = {store}.staged[raw_key][0]", node)])
+                code.lines(loop)
+            with code.nested("except Exception as error:"):
+                code.line(f"explain.forward(error, {node.store!r}, raw_key)")
     chain.function(name, [], body, node)
     return name
+
+
+_WHOLE_ROW = "((raw_key, raw_value, time))"
+"""How a line ends that puts out a staged row as it is."""
+
+
+def _flush_loop(store: str, *, decoded: bool, encoded: bool) -> str:
+    if decoded and not encoded:
+        return f"for raw_key, (value, time, _) in {store}.staged.items():"
+    return "for raw_key, raw_value, time in rows:"
 
 
 def emit_count(chain: Chain, node: CountNode, row: Row) -> None:

@@ -12,7 +12,7 @@ from kstreams_worker.topology.store_view import StoreView
 from kstreams_worker.topology.topology import SubTopology
 
 if TYPE_CHECKING:
-    from state.store import Entry, KeyValueStore
+    from state.store import KeyValueStore
 
 ProcessBatch = Callable[[RecordBatch], None]
 Bind = Callable[["Binding"], tuple[dict[str, ProcessBatch], list[Callable[[], None]]]]
@@ -29,10 +29,8 @@ class Binding:
         self._sub = sub
         self._stores = stores
 
-    def store(self, name: str) -> tuple[dict[bytes, Entry], Callable[[bytes], Entry]]:
-        """`dirty` and `load` of a store."""
-        store = self._stores[name]
-        return store.dirty, store.load
+    def store(self, name: str) -> KeyValueStore:
+        return self._stores[name]
 
     def rows(self, topic: str) -> list[OutputRow]:
         """The list of a topic's output rows."""
@@ -75,7 +73,7 @@ class TaskProgram:
         self._routes[batch.topic](batch)
 
     def flush(self) -> None:
-        """Passes on the newest value of each dirty key of cached tables, those nearest to the sources first.
+        """Stages cached tables and passes on the newest value of each changed key, those nearest to the sources first.
 
         To be called once before each commit. Raises ForwardError where a step raises on a value.
         """

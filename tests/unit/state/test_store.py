@@ -128,10 +128,18 @@ def test_processing_goes_on_while_a_commit_is_under_way(store: KeyValueStore) ->
     assert list(store.all()) == [(b"a", 1, 10)]
 
 
-def test_staging_twice_is_refused(store: KeyValueStore) -> None:
-    store.stage()
-    with pytest.raises(StoreMisuse):
-        store.stage()
+def test_staging_again_adds_what_came_after(store: KeyValueStore) -> None:
+    """A step downstream may change a store that was staged before it."""
+    store.put(b"a", 1, 10)
+    store.load(b"absent")
+    assert store.stage() == [(b"a", b"1", 10)]
+    store.put(b"a", 2, 20)
+    store.put(b"b", 3, 20)
+    assert store.stage() == [(b"a", b"1", 10), (b"a", b"2", 20), (b"b", b"3", 20)]
+    store.commit(3)
+    assert [store.peek_committed(key) for key in (b"a", b"b", b"absent")] == [(2, 20), (3, 20), None]
+    store.flush()
+    assert list(store.all()) == [(b"a", 2, 20), (b"b", 3, 20)]
 
 
 def test_a_value_that_does_not_fit_names_its_key_and_stages_nothing(store: KeyValueStore) -> None:

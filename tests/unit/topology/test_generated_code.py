@@ -19,8 +19,8 @@ def counting() -> Topology:
     return builder.build()
 
 
-def test_a_cached_count_is_one_loop_and_one_flush() -> None:
-    """Keys stay bytes; no function is called for a record whose key is dirty already."""
+def test_a_cached_count_is_one_loop_and_its_outputs_are_the_changelog_rows() -> None:
+    """Keys stay bytes; no function is called for a record whose key is dirty already; nothing is encoded twice."""
     source = source_of(counting())
     loop = source[source.index("for raw_key") : source.index("except Exception as error")]
     assert [line.strip() for line in loop.splitlines() if line.strip()] == [
@@ -38,7 +38,7 @@ def test_a_cached_count_is_one_loop_and_one_flush() -> None:
         "if time > entry_2[1]:",
         "entry_2[1] = time",
     ]
-    assert "for raw_key, (value, time, _) in dirty_0.items():" in source
+    assert "    def flush_4():\n        rows = store_0.stage()\n        rows_0.extend(rows)\n" in source
 
 
 def test_two_tasks_share_code_but_not_state() -> None:
