@@ -15,13 +15,13 @@ from assignor.holdings import Holdings
 from assignor.intermediate import settle
 from assignor.learners import plan_learners
 from assignor.model import (
+    PLAIN_REASON,
     Assignment,
     AssignmentError,
     Decision,
     GroupSnapshot,
     LeaderMemory,
     MemberId,
-    MoveCase,
     RoundResult,
     TaskId,
     WorkerId,
@@ -30,11 +30,6 @@ from assignor.plan import Plan
 from assignor.roster import Roster, Worker
 from assignor.standbys import plan_standbys
 from assignor.two_steps import plan_two_steps
-
-_PLAIN_REASON = {
-    MoveCase.KEEP: "stays with its owner",
-    MoveCase.LEARN: "stays with its owner until its learner is ready",
-}
 
 
 def assign(snapshot: GroupSnapshot) -> RoundResult:
@@ -116,7 +111,7 @@ def _decisions(plan: Plan) -> tuple[Decision, ...]:
             _members(map(plan.owner.get, ordered)),
             _members(map(plan.holdings.holder, ordered)),
             _members(map(plan.learner.get, ordered)),
-            [reason or _PLAIN_REASON[case] for reason, case in zip(map(plan.reason.get, ordered), cases, strict=True)],
+            [reason or PLAIN_REASON[case] for reason, case in zip(map(plan.reason.get, ordered), cases, strict=True)],
         )
     )
 

@@ -11,7 +11,11 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from assignor.model import Decision, GroupSnapshot, MemberId, MoveCase, RoundResult, TaskId
+from assignor.model import Decision, LagRecords, MemberId, MoveCase, RoundResult, Subscription, TaskId
+
+Names = Mapping[MemberId, str]
+Lags = Mapping[TaskId, LagRecords]
+"""Records that a task's learner lacked when it joined the round; those it did not know are left out."""
 
 LINES_MAX = 50
 """Stories told in full; a screen or two. The rest is counted. `report` has all of them."""
@@ -29,14 +33,20 @@ _COUNTED_AS = {
 }
 
 
-def lines(result: RoundResult, names: Mapping[MemberId, str] | None = None) -> list[str]:
-    """A summary, then one line for each group of tasks that did not simply stay, at most LINES_MAX."""
+def lines(result: RoundResult, names: Names | None = None, lags: Lags | None = None) -> list[str]:
+    """A summary, then a line for each group of tasks that did not simply stay, and for each member that was refused.
+
+    At most LINES_MAX of either.
+    """
     stories = _stories(result.decisions)
-    told = [_line(decision, tasks, names or {}) for decision, tasks in stories[:LINES_MAX]]
+    told = [_line(decision, tasks, names or {}, lags or {}) for decision, tasks in stories[:LINES_MAX]]
     untold = sum(len(tasks) for _, tasks in stories[LINES_MAX:])
     if untold:
         told.append(f"and {untold} more tasks")
-    return [summary(result), *told]
+    refusals = [f"{member} is refused: {text}" for member, text in _refused(result, names or {}).items()]
+    if len(refusals) > LINES_MAX:
+        refusals[LINES_MAX:] = [f"and {len(refusals) - LINES_MAX} more members are refused"]
+    return [summary(result), *told, *refusals]
 
 
 def summary(result: RoundResult) -> str:
@@ -49,7 +59,7 @@ def summary(result: RoundResult) -> str:
     return f"{len(result.decisions)} tasks: " + (", ".join(parts) or "nothing to assign")
 
 
-def report(result: RoundResult, names: Mapping[MemberId, str] | None = None) -> dict[str, Any]:
+def report(result: RoundResult, names: Names | None = None, lags: Lags | None = None) -> dict[str, Any]:
     """The same for tools: counts by case, and every task that did not simply stay with its move, reason and wait."""
     known = names or {}
     counts = Counter(decision.case.value for decision in result.decisions)
@@ -65,19 +75,16 @@ def report(result: RoundResult, names: Mapping[MemberId, str] | None = None) -> 
                 "learner": _name(decision.learner, known),
                 "reason": decision.reason,
                 "waits_for": waits_for(decision, known),
+                "lag_records": (lags or {}).get(decision.task),
             }
             for decision in result.decisions
             if decision.case is not MoveCase.KEEP
         ],
-        "refused": {
-            known.get(member, member): given.error_text
-            for member, given in sorted(result.assignments.items())
-            if given.error.value
-        },
+        "refused": _refused(result, known),
     }
 
 
-def waits_for(decision: Decision, names: Mapping[MemberId, str] | None = None) -> str | None:
+def waits_for(decision: Decision, names: Names | None = None) -> str | None:
     """What has to happen before the task gets where it is heading; None if it is there."""
     known = names or {}
     if decision.learner is not None:
@@ -89,12 +96,19 @@ def waits_for(decision: Decision, names: Mapping[MemberId, str] | None = None) -
     return None
 
 
-def member_names(snapshot: GroupSnapshot) -> dict[MemberId, str]:
-    """How to call members in front of people: `pod-3/0` for the first worker on host or pod `pod-3`."""
-    return {
-        member: f"{said.name or said.worker.instance.hex()[:8]}/{said.worker.index}"
-        for member, said in snapshot.members.items()
-    }
+def member_names(said: Mapping[MemberId, Subscription]) -> dict[MemberId, str]:
+    """How to call members in front of people: `pod-3/0` for the first worker on host or pod `pod-3`.
+
+    Instances that share a name, or have none, show the first characters of their process id.
+    """
+    instances = Counter(name for name, _ in {(each.name, each.worker.instance) for each in said.values()})
+    names = {}
+    for member, each in said.items():
+        parts = [each.name] if each.name else []
+        if not each.name or instances[each.name] > 1:
+            parts.append(each.worker.instance.hex()[:8])
+        names[member] = f"{' '.join(parts)}/{each.worker.index}"
+    return names
 
 
 def task_ranges(tasks: Iterable[TaskId]) -> str:
@@ -117,7 +131,15 @@ def _stories(decisions: Iterable[Decision]) -> list[tuple[Decision, list[TaskId]
     return sorted(together.items(), key=lambda story: (-len(story[1]), story[1]))
 
 
-def _line(decision: Decision, tasks: list[TaskId], names: Mapping[MemberId, str]) -> str:
+def _refused(result: RoundResult, names: Names) -> dict[str, str]:
+    return {
+        names.get(member, member): given.error_text
+        for member, given in sorted(result.assignments.items())
+        if given.error.value
+    }
+
+
+def _line(decision: Decision, tasks: list[TaskId], names: Names, lags: Lags) -> str:
     owner, previous = _name(decision.owner, names), _name(decision.previous, names)
     if decision.case is MoveCase.LEARN:
         place = f"stays at {owner}"
@@ -129,8 +151,18 @@ def _line(decision: Decision, tasks: list[TaskId], names: Mapping[MemberId, str]
         place = f"moves from {previous} to {owner}"
     waits = waits_for(decision, names)
     wait = f"; waits for {waits}" if waits and waits != decision.reason else ""
+    if decision.learner is not None:
+        wait += _lag_text(tasks, lags)
     return f"{task_ranges(tasks)} {place} ({decision.case.value}): {decision.reason}{wait}"
 
 
-def _name(member: MemberId | None, names: Mapping[MemberId, str]) -> str | None:
+def _lag_text(tasks: list[TaskId], lags: Lags) -> str:
+    known = [lags[task] for task in tasks if task in lags]
+    if not known:
+        return ", which has just begun"
+    unknown = f", {len(tasks) - len(known)} tasks just begun" if len(known) < len(tasks) else ""
+    return f", {sum(known)} records behind when it joined{unknown}"
+
+
+def _name(member: MemberId | None, names: Names) -> str | None:
     return None if member is None else names.get(member, member)

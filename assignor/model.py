@@ -98,6 +98,44 @@ class AssignmentError(Enum):
     """Fatal: the leader could not compute or publish an assignment."""
 
 
+class MoveCase(Enum):
+    """How each active task got to where it is after a round: every task ends in exactly one case."""
+
+    START = "start"
+    """Active nowhere: given out at once."""
+    KEEP = "keep"
+    """Stays with its owner."""
+    GRANT = "grant"
+    """A ready learner takes over from the suspended owner."""
+    TAKE_OVER = "take_over"
+    """Its owner is gone: given to whoever holds the best copy."""
+    LEARN = "learn"
+    """Stays with its owner while another member learns it."""
+    REVOKE = "revoke"
+    """Taken from its owner, first step of a two-step move: no owner until the next round."""
+    HAND_ON = "hand_on"
+    """Second step of a two-step move: given to its new owner."""
+    FORCE = "force"
+    """A leaving owner's patience ended: given to the best copy, ready or not."""
+    WAIT = "wait"
+    """No owner: nobody may take it now (all members leave, or one that runs another topology must stop first)."""
+
+
+PLAIN_REASON = {
+    MoveCase.KEEP: "stays with its owner",
+    MoveCase.LEARN: "stays with its owner until its learner is ready",
+}
+"""What a decision says where there is nothing more to say."""
+
+
+class Reason(NamedTuple):
+    """Why some of a round's tasks ended as they did."""
+
+    case: MoveCase
+    text: str
+    tasks: frozenset[TaskId]
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """What the leader tells one member. A task that the member has and that is not named here is to be given up."""
@@ -116,6 +154,8 @@ class Assignment:
     error_text: str = ""
     sources: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Source topics of each subtopology, told to the leader itself only: whoever describes the group finds them there."""
+    reasons: tuple[Reason, ...] = ()
+    """The round's reasons, told to the leader itself only: with what members said and were given they tell the round."""
     used_version: int = LATEST_VERSION
     latest_version: int = LATEST_VERSION
 
@@ -153,29 +193,6 @@ class GroupSnapshot:
     """The leader's clock, given as data; only compared with deadlines in `memory`."""
     topology: bytes = b""
     """Fingerprint of the topology that `tasks` was made from, the leader's own. Empty: that of most members."""
-
-
-class MoveCase(Enum):
-    """How each active task got to where it is after a round: every task ends in exactly one case."""
-
-    START = "start"
-    """Active nowhere: given out at once."""
-    KEEP = "keep"
-    """Stays with its owner."""
-    GRANT = "grant"
-    """A ready learner takes over from the suspended owner."""
-    TAKE_OVER = "take_over"
-    """Its owner is gone: given to whoever holds the best copy."""
-    LEARN = "learn"
-    """Stays with its owner while another member learns it."""
-    REVOKE = "revoke"
-    """Taken from its owner, first step of a two-step move: no owner until the next round."""
-    HAND_ON = "hand_on"
-    """Second step of a two-step move: given to its new owner."""
-    FORCE = "force"
-    """A leaving owner's patience ended: given to the best copy, ready or not."""
-    WAIT = "wait"
-    """No owner: nobody may take it now (all members leave, or one that runs another topology must stop first)."""
 
 
 class Decision(NamedTuple):

@@ -7,7 +7,8 @@
                     TaskSet active, TaskSet suspended, Copies learners, Copies standbys, Copies dormant
     Assignment   := byte flags, TaskSet active, TaskSet being learned, TaskSet learners, TaskSet standbys,
                     varint workers to fence, each: 16 bytes instance, varint worker index; [byte error, Text why],
-                    [varint subtopologies, each: varint number, varint topics, each: Text]
+                    [varint subtopologies, each: varint number, varint topics, each: Text],
+                    [varint reasons, each: byte move case, Text why, TaskSet]
 
 Task sets and copies are described in `task_sets`. Bytes after the last field are ignored. See KIP-268 for the two
 leading version numbers and what they are for.
@@ -19,7 +20,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 
-from assignor.model import Assignment, AssignmentError, InstanceId, Subscription, WorkerId
+from assignor.model import Assignment, AssignmentError, InstanceId, MoveCase, Reason, Subscription, WorkerId
 from assignor.wire.errors import MetadataError
 from assignor.wire.reader import Reader, block_bytes, text_bytes, varint_bytes
 from assignor.wire.task_sets import read_copies, read_tasks, write_copies, write_tasks
@@ -35,7 +36,19 @@ _HEAD = struct.Struct(">ii")
 _PLAIN, _ZLIB = 0, 1
 _INSTANCE_BYTES = 16
 _HAS_ENDPOINT, _LEAVING, _HAS_LEAVE_TIMEOUT, _HAS_UPGRADE_MODE = 1, 2, 4, 8
-_REJOIN, _HAS_ERROR, _HAS_SOURCES = 1, 2, 4
+_REJOIN, _HAS_ERROR, _HAS_SOURCES, _HAS_REASONS = 1, 2, 4, 8
+_CASES = (
+    MoveCase.START,
+    MoveCase.KEEP,
+    MoveCase.GRANT,
+    MoveCase.TAKE_OVER,
+    MoveCase.LEARN,
+    MoveCase.REVOKE,
+    MoveCase.HAND_ON,
+    MoveCase.FORCE,
+    MoveCase.WAIT,
+)
+"""A case's place is its number on the wire."""
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
@@ -104,7 +117,8 @@ def encode_assignment(assignment: Assignment) -> bytes:
             (
                 (_REJOIN if assignment.rejoin else 0)
                 | (_HAS_ERROR if failed else 0)
-                | (_HAS_SOURCES if assignment.sources else 0),
+                | (_HAS_SOURCES if assignment.sources else 0)
+                | (_HAS_REASONS if assignment.reasons else 0),
             )
         ),
         write_tasks(assignment.active),
@@ -118,13 +132,15 @@ def encode_assignment(assignment: Assignment) -> bytes:
         fields += (bytes((assignment.error.value,)), text_bytes(assignment.error_text))
     if assignment.sources:
         fields += _sources_bytes(assignment.sources)
+    if assignment.reasons:
+        fields += _reasons_bytes(assignment.reasons)
     return _HEAD.pack(VERSION, assignment.latest_version) + _pack(b"".join(fields))
 
 
 def decode_assignment(data: bytes) -> Assignment:
     """What the leader says. Raises MetadataError for anything but a whole assignment of version 4."""
     latest_version, reader = _open(data)
-    flags = _read_flags(reader, _REJOIN | _HAS_ERROR | _HAS_SOURCES)
+    flags = _read_flags(reader, _REJOIN | _HAS_ERROR | _HAS_SOURCES | _HAS_REASONS)
     active = frozenset(read_tasks(reader))
     being_learned = frozenset(read_tasks(reader))
     if not being_learned <= active:
@@ -141,6 +157,7 @@ def decode_assignment(data: bytes) -> Assignment:
             raise reader.fail(f"unknown error code {code}") from None
         error_text = reader.text()
     sources = _read_sources(reader) if flags & _HAS_SOURCES else {}
+    reasons = _read_reasons(reader) if flags & _HAS_REASONS else ()
     return Assignment(
         active=active,
         being_learned=being_learned,
@@ -151,6 +168,7 @@ def decode_assignment(data: bytes) -> Assignment:
         error=error,
         error_text=error_text,
         sources=sources,
+        reasons=reasons,
         used_version=VERSION,
         latest_version=latest_version,
     )
@@ -165,6 +183,26 @@ def _sources_bytes(sources: Mapping[int, tuple[str, ...]]) -> list[bytes]:
 
 def _read_sources(reader: Reader) -> dict[int, tuple[str, ...]]:
     return {reader.varint(): tuple(reader.text() for _ in range(reader.count(1))) for _ in range(reader.count(2))}
+
+
+def _reasons_bytes(reasons: tuple[Reason, ...]) -> list[bytes]:
+    fields = [varint_bytes(len(reasons))]
+    for case, text, tasks in reasons:
+        fields += (bytes((_CASES.index(case),)), text_bytes(text), write_tasks(tasks))
+    return fields
+
+
+def _read_reasons(reader: Reader) -> tuple[Reason, ...]:
+    return tuple(
+        Reason(_read_case(reader), reader.text(), frozenset(read_tasks(reader))) for _ in range(reader.count(3))
+    )
+
+
+def _read_case(reader: Reader) -> MoveCase:
+    code = reader.byte()
+    if code >= len(_CASES):
+        raise reader.fail(f"unknown move case {code}")
+    return _CASES[code]
 
 
 def _worker_bytes(worker: WorkerId) -> bytes:

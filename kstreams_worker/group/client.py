@@ -15,7 +15,14 @@ from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest, OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_delay,
+    wait_exponential,
+    wait_fixed,
+)
 
 from assignor.model import Assignment, Subscription
 from assignor.wire import MetadataError, decode_assignment, decode_subscription
@@ -24,6 +31,9 @@ from kstreams_worker.group.events import GroupDescription, MemberDescription
 
 TIMEOUT_MS = 10_000
 GROUP_KEY_TYPE = 0
+SETTLE_TIMEOUT_S = 30.0
+ROUND_STATES = ("PreparingRebalance", "CompletingRebalance")
+"""The broker's words for a group in the middle of a round."""
 
 
 class GroupClient:
@@ -75,6 +85,27 @@ class GroupClient:
             for member in group.members
         )
         return GroupDescription(group_id, group.group_state, group.protocol_type, members)
+
+    def describe_settled(self, group_id: str, timeout_s: float = SETTLE_TIMEOUT_S) -> GroupDescription:
+        """The same once no round is on: until then the broker tells neither what members say nor what they were given.
+
+        Raises GroupError when there is no such group, it has no members, or the round takes longer than `timeout_s`.
+        """
+        retrying = Retrying(
+            retry=retry_if_result(lambda group: group.state in ROUND_STATES),
+            stop=stop_after_delay(timeout_s),
+            wait=wait_fixed(0.1),
+            retry_error_callback=lambda tried: tried.outcome and tried.outcome.result(),
+        )
+        group: GroupDescription = retrying(self.describe, group_id)
+        if group.state in ROUND_STATES:
+            raise GroupError(
+                f"group {group_id} is in the middle of a round ({group.state}) for {timeout_s:g} s now: ask again when it "
+                "has ended; a member that does not join holds it up for rebalance.timeout.ms at most"
+            )
+        if not group.members:
+            raise GroupError(f"group {group_id} has no members: start its workers first")
+        return group
 
     def committed_offsets(self, group_id: str) -> dict[tuple[str, int], int]:
         """All committed offsets of the group, by topic and partition."""

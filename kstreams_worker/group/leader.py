@@ -27,6 +27,7 @@ from assignor.model import (
     Subscription,
     TaskId,
 )
+from assignor.recount import reasons
 from assignor.wire import MetadataError, decode_subscription, encode_assignment
 from kstreams_worker.control.records import Memory, Record
 from kstreams_worker.control.routes import routing
@@ -105,7 +106,9 @@ class Leader:
             error_text="the leader cannot read this member's metadata: all members of a group must run compatible versions",
         )
         assignments = {member: result.assignments.get(MemberId(member), unreadable) for member in members}
-        assignments[leader_id] = replace(assignments[leader_id], sources=self._source.sources())
+        assignments[leader_id] = replace(
+            assignments[leader_id], sources=self._source.sources(), reasons=reasons(result.decisions)
+        )
         return {member: encode_assignment(assignment) for member, assignment in assignments.items()}
 
     def to_publish(self, generation: int) -> list[Record]:

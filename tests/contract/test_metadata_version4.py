@@ -16,6 +16,8 @@ from assignor.model import (
     CopyState,
     InstanceId,
     LagRecords,
+    MoveCase,
+    Reason,
     Subscription,
     TaskId,
     WorkerId,
@@ -34,6 +36,9 @@ HEAD = "00000004 00000004 00 "
 
 
 SOURCES = {0: ("orders", "returns"), 3: ("späte",)}
+
+
+TWO_TASKS = frozenset({TaskId(0, 0), TaskId(0, 1)})
 
 
 def copy(lag: int, ready: bool = False) -> CopyState:
@@ -91,6 +96,10 @@ ASSIGNMENTS = {
         Assignment(sources=SOURCES),
         HEAD + "04 00 00 00 00 00 02 00 02 06 6f7264657273 07 72657475726e73 03 01 06 7370c3a47465",
     ),
+    "to the leader, with reasons": (
+        Assignment(reasons=(Reason(MoveCase.START, "room", TWO_TASKS), Reason(MoveCase.WAIT, "", frozenset()))),
+        HEAD + "08 00 00 00 00 00 02 00 04 726f6f6d 01 00 08 00 01 08 00 00",
+    ),
 }
 
 
@@ -133,6 +142,13 @@ def test_error_codes_stay() -> None:
         "INTERNAL_TOPIC_MISMATCH": 3,
         "ASSIGNMENT_FAILED": 4,
     }
+
+
+def test_case_codes_stay() -> None:
+    """Their order is on the wire; a new case comes last."""
+    order = ["START", "KEEP", "GRANT", "TAKE_OVER", "LEARN", "REVOKE", "HAND_ON", "FORCE", "WAIT"]
+    told = Assignment(reasons=tuple(Reason(MoveCase[name], "", frozenset()) for name in order))
+    assert encode_assignment(told).endswith(bytes.fromhex("09" + "".join(f"{code:02x}0000" for code in range(9))))
 
 
 @pytest.mark.parametrize("tail", [b"", b"unknown fields"])
@@ -221,6 +237,12 @@ def test_only_active_tasks_can_be_learned() -> None:
         encode_assignment(Assignment(being_learned=frozenset({TaskId(0, 0)})))
     with pytest.raises(MetadataError):
         decode_assignment(PREFIX + bytes.fromhex("00 00 01 00 04 00 00 00 00"))
+
+
+def test_unknown_move_case_is_refused() -> None:
+    """Nobody is told a reason that we cannot name."""
+    with pytest.raises(MetadataError, match="move case 9"):
+        decode_assignment(PREFIX + bytes.fromhex("08 00 00 00 00 00 01 09 00 00"))
 
 
 def test_unknown_error_code_is_refused() -> None:

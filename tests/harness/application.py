@@ -23,7 +23,14 @@ LONG_SESSION_MS = 300_000
 class Application:
     """Instances of one topology, with an input and an output topic of their own on a broker shared with other tests."""
 
-    def __init__(self, kafka: RunningKafka, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        kafka: RunningKafka,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        partitions: int = PARTITIONS,
+    ) -> None:
         self.kafka = kafka
         self.directory = directory
         self.id = kafka.unique_name("app")
@@ -37,13 +44,14 @@ class Application:
         }
         self.instances: list[Instance] = []
         self.feeder = Feeder(kafka.bootstrap_servers, self.input_topic)
-        self.history = History(kafka.bootstrap_servers, self.output_topic, PARTITIONS)
+        self.partitions = partitions
+        self.history = History(kafka.bootstrap_servers, self.output_topic, partitions)
         self._names = (f"instance-{number}" for number in itertools.count(1))
 
     def create_topics(self) -> None:
         """Create the input and the output topic."""
         for topic in (self.input_topic, self.output_topic):
-            self.kafka.create_topic(topic, PARTITIONS)
+            self.kafka.create_topic(topic, self.partitions)
 
     def start(self, topology: str = "harness.topologies:counts", **settings: object) -> Instance:
         """Start one more instance. `settings` have `_` for `.`."""
@@ -124,10 +132,16 @@ class Application:
 
 @contextlib.contextmanager
 def application(
-    kafka: RunningKafka, directory: Path, *, create_topics: bool = True, **settings: object
+    kafka: RunningKafka,
+    directory: Path,
+    *,
+    create_topics: bool = True,
+    partitions: int = PARTITIONS,
+    **settings: object,
 ) -> Iterator[Application]:
     """An application for the length of a `with` block; no process of it is left behind. `settings` have `_` for `.`."""
-    made = Application(kafka, directory, {name.replace("_", "."): value for name, value in settings.items()})
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
+    made = Application(kafka, directory, dotted, partitions=partitions)
     try:
         if create_topics:
             made.create_topics()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+from members import said
 from walkthrough_table import Walk
 
 from assignor.assign import assign
@@ -27,9 +29,10 @@ def test_who_learns_what_and_what_it_waits_for() -> None:
     walk = Walk("S1[T1, T2, T3], S2[T4]")
     walk.leaves("S2")
     round_one = snapshot(walk)
-    assert lines(assign(round_one), member_names(round_one)) == [
+    assert lines(assign(round_one), member_names(round_one.members)) == [
         "4 tasks: 3 stay, 1 are being learned",
-        "0_4 stays at S2/0 (learn): its owner leaves; the learner's instance has most room; waits for S1/0 to be ready",
+        "0_4 stays at S2/0 (learn): its owner leaves; the learner's instance has most room; waits for S1/0 to be ready"
+        ", which has just begun",
     ]
 
 
@@ -45,6 +48,17 @@ def test_a_move_and_a_death() -> None:
     assert told[0] == "5 tasks: 3 stay, 1 moved to a ready learner, 1 taken over from the dead"
     assert "0_1 moves from S1 to S4 (grant): its learner is ready" in told
     assert "0_5 goes to S1 (take_over): most room" in told
+
+
+def test_members_with_the_same_name_are_told_apart() -> None:
+    """Two instances on one host, and one without a name, show their process ids."""
+    members = {MemberId(name): each for name, each in (("a", said("A")), ("b", said("B")), ("c", said("C", 2)))}
+    members[MemberId("b")] = replace(members[MemberId("b")], name="A")
+    members[MemberId("c")] = replace(members[MemberId("c")], name="")
+    ids = {member: each.worker.instance.hex()[:8] for member, each in members.items()}
+    assert member_names(members) == {"a": f"A {ids['a']}/0", "b": f"A {ids['b']}/0", "c": f"{ids['c']}/2"}
+    del members[MemberId("b")]
+    assert member_names(members)["a"] == "A/0"
 
 
 def test_the_report_is_json() -> None:
@@ -64,6 +78,7 @@ def test_the_report_is_json() -> None:
                 "learner": None,
                 "reason": "for balance between instances",
                 "waits_for": "S1 to commit it and join again",
+                "lag_records": None,
             }
         ],
         "refused": {},
@@ -80,6 +95,7 @@ def test_refused_members_are_counted_and_named() -> None:
     text = report(result)["refused"]["S3"]
     assert b"elsewhere".hex() in text
     assert b"topology".hex() in text
+    assert lines(result)[-1] == f"S3 is refused: {text}"
 
 
 def test_many_tasks_are_told_together() -> None:

@@ -12,6 +12,8 @@ from assignor.model import (
     CopyState,
     InstanceId,
     LagRecords,
+    MoveCase,
+    Reason,
     Subscription,
     TaskId,
     WorkerId,
@@ -40,6 +42,9 @@ copies = st.dictionaries(
 workers = st.builds(WorkerId, st.binary(min_size=16, max_size=16).map(InstanceId), numbers)
 
 
+all_reasons = st.builds(Reason, st.sampled_from(MoveCase), st.text(max_size=20), task_sets)
+
+
 @st.composite
 def assignments(draw: st.DrawFn) -> Assignment:
     active = draw(task_sets)
@@ -54,6 +59,7 @@ def assignments(draw: st.DrawFn) -> Assignment:
         error=error,
         error_text=draw(st.text(max_size=20)) if error.value else "",
         sources=draw(st.dictionaries(numbers, st.lists(st.text(max_size=9), max_size=3).map(tuple), max_size=3)),
+        reasons=tuple(draw(st.lists(all_reasons, max_size=3))),
         latest_version=draw(st.integers(4, 9)),
     )
 

@@ -1,16 +1,11 @@
-"""Walk-throughs written as tables: who joins a round with what, and what the leader assigns.
-
-A line is `S2(assigned: [T4], revoked: [T3], learning: [])`, as KIP-429's drafts write it. `revoked` are the tasks that a
-member has suspended. The drafts pick differently from one table to the next among tasks that one member owns and among
-members that are alike, so a walk-through is compared up to one renaming of these that holds for all of its rounds.
-"""
+"""Walk-throughs of the pure assignor: members that do what they are told, compared with tables round by round."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import permutations, product
+
+from harness.round_table import Row, Rows, renamed, renamings, rows, show, without_revoked
 
 from assignor.assign import assign
 from assignor.model import (
@@ -31,28 +26,6 @@ from assignor.model import (
 FAR_BEHIND = LagRecords(1_000_000)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One member's line: the tasks that it keeps, has suspended, learns."""
-
-    assigned: frozenset[str] = frozenset()
-    revoked: frozenset[str] = frozenset()
-    learning: frozenset[str] = frozenset()
-
-
-Rows = dict[str, Row]
-
-
-def rows(table: str) -> Rows:
-    """The lines of a table; text after `//` is a remark."""
-    found: Rows = {}
-    for member, columns in re.findall(r"(\w+)\((.*?)\)", re.sub(r"//.*", "", table)):
-        sets = {name: frozenset(re.findall(r"\w+", names)) for name, names in re.findall(r"(\w+): \[(.*?)\]", columns)}
-        found[member] = Row(**sets)
-    assert found, table
-    return found
-
-
 @dataclass
 class Walk:
     """A group of single workers, one to an instance, walked through rounds.
@@ -70,7 +43,7 @@ class Walk:
     now_ms: int = 0
     last: RoundResult | None = None
     rejoin: set[str] = field(default_factory=set)
-    _pairs: list[tuple[Rows, Rows, bool]] = field(default_factory=list)
+    _pairs: list[tuple[Rows, Rows]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.groups = {member: re.findall(r"\w+", names) for member, names in re.findall(r"(\w+)\[(.*?)\]", self.start)}
@@ -117,13 +90,13 @@ class Walk:
         """One round: what members say of themselves (if the table shows it), and what the leader assigns."""
         self.suspend()
         if status is not None:
-            self._pairs.append((rows(status), self._status(), True))
+            self._pairs.append((rows(status), self._status()))
         result = self.assign()
         given = {
             member: Row(assigned=names(each.active), learning=names(each.learners))
             for member, each in result.assignments.items()
         }
-        self._pairs.append((rows(assigns), given, False))
+        self._pairs.append((without_revoked(rows(assigns)), given))
         self.follow(result)
 
     def suspend(self) -> None:
@@ -174,10 +147,10 @@ class Walk:
 
     def check(self) -> None:
         """All tables hold, up to a renaming of tasks that one member owned and of members that are alike."""
-        for renaming in self._renamings():
-            if all(self._same(expected, actual, renaming, full) for expected, actual, full in self._pairs):
+        for renaming in renamings([*self.groups.values(), self.alike]):
+            if all(renamed(expected, renaming) == actual for expected, actual in self._pairs):
                 return
-        shown = [f"expected {_show(expected)}\n  actual {_show(actual)}" for expected, actual, _ in self._pairs]
+        shown = [f"expected {show(expected)}\n  actual {show(actual)}" for expected, actual in self._pairs]
         raise AssertionError("the tables do not hold:\n" + "\n".join(shown))
 
     def _status(self) -> Rows:
@@ -185,28 +158,6 @@ class Walk:
             member: Row(names(said.active), names(said.suspended), names(frozenset(said.learners)))
             for member, said in self.members.items()
         }
-
-    def _renamings(self) -> Iterator[dict[str, str]]:
-        groups = [*self.groups.values(), list(self.alike)]
-        for orders in product(*(permutations(group) for group in groups)):
-            yield {
-                old: new
-                for group, order in zip(groups, orders, strict=True)
-                for old, new in zip(group, order, strict=True)
-            }
-
-    @staticmethod
-    def _same(expected: Rows, actual: Rows, renaming: dict[str, str], full: bool) -> bool:
-        def renamed(tasks: frozenset[str]) -> frozenset[str]:
-            return frozenset(renaming.get(name, name) for name in tasks)
-
-        wanted = {
-            renaming.get(member, member): Row(
-                renamed(row.assigned), renamed(row.revoked) if full else frozenset(), renamed(row.learning)
-            )
-            for member, row in expected.items()
-        }
-        return wanted == actual
 
 
 def task(name: str) -> TaskId:
@@ -222,10 +173,3 @@ def names(tasks: frozenset[TaskId]) -> frozenset[str]:
 def replace_ready(state: CopyState) -> CopyState:
     """A copy that just became a learner has yet to find out that it is ready."""
     return CopyState(state.lag)
-
-
-def _show(table: Rows) -> str:
-    return " ".join(
-        f"{member}({' '.join(sorted(row.assigned))} | {' '.join(sorted(row.revoked))} | {' '.join(sorted(row.learning))})"
-        for member, row in sorted(table.items())
-    )

@@ -166,7 +166,7 @@ def test_every_flag_of_a_setting_names_its_environment_variable() -> None:
 
 def test_help_lists_every_command() -> None:
     shown = output_of("--help")
-    for name in ("run", "topology", "config", "version", "broker"):
+    for name in ("run", "topology", "config", "version", "tasks", "explain", "broker"):
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)
 
 
