@@ -109,7 +109,7 @@ def _decisions(plan: Plan) -> tuple[Decision, ...]:
             ordered,
             cases,
             _members(map(plan.owner.get, ordered)),
-            _members(map(plan.holdings.holder, ordered)),
+            _members(map(plan.holdings.holders.get, ordered)),
             _members(map(plan.learner.get, ordered)),
             [reason or PLAIN_REASON[case] for reason, case in zip(map(plan.reason.get, ordered), cases, strict=True)],
         )
@@ -124,7 +124,7 @@ def _memory(plan: Plan) -> LeaderMemory:
     before = plan.snapshot.memory
     owners: dict[TaskId, WorkerId] = {}
     for task in plan.case:
-        owner = plan.owner.get(task) or plan.holdings.holder(task)
+        owner = plan.owner.get(task) or plan.holdings.holders.get(task)
         if owner is not None:
             owners[task] = owner.said.worker
         elif task in before.owners:

@@ -50,6 +50,8 @@ class Holdings:
         self.running, self.contested = self._settle_claims([(worker, worker.said.active) for worker in self._workers])
         suspended, _ = self._settle_claims([(worker, worker.said.suspended) for worker in self._workers])
         self.suspended = {task: worker for task, worker in suspended.items() if task not in self.running}
+        self.holders = self.running | self.suspended
+        """The worker that runs each task or has it suspended."""
         held = chain.from_iterable(chain(said.active, said.suspended) for said in roster.strangers.values())
         self.blocked = {
             task for task in held if task in self.tasks and task not in self.running and task not in self.suspended
@@ -57,11 +59,6 @@ class Holdings:
         self.learners = self._best_learners()
         self.opened = [self._opened(instance) for instance in roster.instances]
         """By rank of the instance: who of its workers has a task's state open. Empty for instances of one worker."""
-
-    def holder(self, task: TaskId) -> Worker | None:
-        """The worker that runs the task or has it suspended."""
-        holder = self.running.get(task)
-        return holder if holder is not None else self.suspended.get(task)
 
     def copies(
         self, wanted: Collection[TaskId], *, at: Container[int] | None = None, standbys: bool = True
@@ -130,7 +127,7 @@ class Holdings:
             for task, state in worker.said.learners.items():
                 if task not in self.stateful:
                     continue
-                holder = self.holder(task)
+                holder = self.holders.get(task)
                 if holder is not None and holder.instance is worker.instance:
                     continue
                 rival = best.get(task)

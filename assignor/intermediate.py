@@ -154,14 +154,14 @@ def _give_to_room(plan: Plan, tasks: list[TaskId], loads: Loads) -> None:
 def _place(plan: Plan, task: TaskId, taker: Worker, reason: str) -> None:
     """Give a task that nobody runs, under the name that its past deserves."""
     holder = plan.holdings.suspended.get(task)
-    if holder is None:
+    if holder is taker:
+        plan.give(task, taker, MoveCase.KEEP)
+    elif holder is not None:
+        plan.give(task, taker, MoveCase.FORCE if holder.expired else MoveCase.HAND_ON, reason)
+    else:
         remembered = plan.snapshot.memory.owners.get(task)
         case = MoveCase.HAND_ON if remembered in plan.present else MoveCase.TAKE_OVER
         if remembered is None:
             case = MoveCase.START
-    elif holder is taker:
-        case, reason = MoveCase.KEEP, ""
-    else:
-        case = MoveCase.FORCE if holder.expired else MoveCase.HAND_ON
-    plan.give(task, taker, case, reason)
+        plan.give(task, taker, case, reason)
     plan.loads(plan.holdings.tasks[task]).add(taker)

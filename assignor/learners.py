@@ -69,7 +69,7 @@ def _plan_for_balance(plan: Plan) -> None:
     }
     every = [task for each in candidates.values() for tasks in each.values() for task in tasks]
     copies = plan.holdings.copies(every, at=getting)
-    for rank, tasks_of in sorted(candidates.items()):
+    for rank, tasks_of in sorted(candidates.items()) if copies else ():
         warm = {worker: [task for task in tasks if task in copies] for worker, tasks in tasks_of.items()}
         for task in heaviest_first(loads, warm):
             if not giving[rank]:

@@ -39,9 +39,10 @@ class Plan:
     def worker_on(self, instance: Instance, task: TaskId) -> Worker:
         """The worker of an instance for a task: the one that has its state open, which no other worker of the instance
         can open before that one has closed it; else the one with least to do."""
-        opened = self.holdings.opened[instance.rank]
-        worker = opened.get(task) if opened else None
-        return worker or self.loads(self.holdings.tasks[task]).roomiest_worker(instance)
+        if len(instance.workers) == 1:
+            return instance.workers[0]
+        opener = self.holdings.opened[instance.rank].get(task)
+        return opener or self.loads(self.holdings.tasks[task]).roomiest_worker(instance)
 
     def give(self, task: TaskId, worker: Worker, case: MoveCase, reason: str = "") -> None:
         """The worker runs the task after this round."""

@@ -107,12 +107,14 @@ class _Standbys:
         plan, wanted, copies = self._plan, self._wanted, self._copies
         instances = len(plan.roster.receiving)
         missing: list[list[tuple[TaskId, int]]] = [[] for _ in range(len(plan.roster.instances) + 1)]
+        stateful, learner = plan.holdings.stateful, plan.learner
+        owner_of, holder_of = plan.owner.get, plan.holdings.holders.get
         for task in plan.holdings.ordered:
-            if task not in plan.holdings.stateful:
+            if task not in stateful:
                 continue
-            has = copies[task] + (task in plan.learner)
+            has = copies.get(task, 0) + (task in learner)  # a Counter's own 0 costs a call
             if has < wanted:
-                owner = plan.owner.get(task) or plan.holdings.holder(task)
+                owner = owner_of(task) or holder_of(task)
                 elsewhere = instances - has - (owner is not None and owner.instance.receives)
                 if elsewhere > 0:
                     missing[owner.instance.rank if owner else -1].append((task, min(wanted - has, elsewhere)))
@@ -121,7 +123,7 @@ class _Standbys:
     def _add_warm(self, missing: dict[TaskId, int], loads: Loads) -> dict[TaskId, int]:
         """Use state that is on an instance already. Returns what is still missing."""
         copies = self._plan.holdings.copies(missing, standbys=False)
-        owner_of, holder_of = self._plan.owner.get, self._plan.holdings.holder
+        owner_of, holder_of = self._plan.owner.get, self._plan.holdings.holders.get
         still: dict[TaskId, int] = {}
         for task, count in missing.items():
             previous = holder_of(task)
@@ -178,8 +180,9 @@ class _Standbys:
                 self._add(task, self._worker_on(instance, task, loads), loads)
 
     def _worker_on(self, instance: Instance, task: TaskId, loads: Loads) -> Worker:
-        opened = self._plan.holdings.opened[instance.rank]
-        return opened.get(task) or loads.roomiest_worker(instance) if opened else loads.roomiest_worker(instance)
+        if len(instance.workers) == 1:
+            return instance.workers[0]
+        return self._plan.holdings.opened[instance.rank].get(task) or loads.roomiest_worker(instance)
 
     def _add(self, task: TaskId, worker: Worker, loads: Loads) -> None:
         self._kept[worker.rank].add(task)

@@ -177,7 +177,10 @@ class Roomiest(Generic[Place]):
 
     def without(self, task: TaskId, held: Sequence[Set[TaskId]]) -> Place | None:
         """The place with most room among those that do not hold a task, given what each holds by rank."""
-        passed: list[tuple[Any, ...]] = []
+        place = self.peek()
+        if task not in held[place.rank]:
+            return place
+        passed = [heappop(self._heap)]
         found = None
         while self._heap:
             place = self.peek()
@@ -204,8 +207,11 @@ def heaviest_first(loads: Loads, tasks: Mapping[Worker, Iterable[TaskId]]) -> It
 
 def mixed(tasks: Iterable[TaskId]) -> list[TaskId]:
     """Tasks in an order in which any first part takes evenly from the subtopologies: most numerous ones first."""
+    in_order = sorted(tasks)
+    if not in_order or in_order[0].subtopology == in_order[-1].subtopology:
+        return in_order
     by_subtopology: defaultdict[int, list[TaskId]] = defaultdict(list)
-    for task in sorted(tasks):
+    for task in in_order:
         by_subtopology[task.subtopology].append(task)
     ordered = [(index - len(group), task) for group in by_subtopology.values() for index, task in enumerate(group)]
     return [task for _, task in sorted(ordered)]
