@@ -11,9 +11,11 @@ Layers, newest first:
 
 The commit protocol is `stage` (encode; gives the changelog rows; again for what came after), then `commit` once the
 transaction with those rows is committed, or `abort`. So the backend never holds uncommitted data, and a crash costs a
-replay of the changelog's tail: about `REPLAY_RECORDS_MAX` records at most. Committed entries are written to the backend
-not at each commit but when they have grown many: that spares most of its work where the same keys change again and
-again, and the replay after a crash would be needed anyhow, since RocksDB runs without its own log.
+replay of the changelog's tail. Committed entries are written to the backend not at each commit but in passes, begun when
+`REPLAY_RECORDS_MAX` records are missing there: that spares most of its work where the same keys change again and again,
+and the replay after a crash would be needed anyhow, since RocksDB runs without its own log. A pass is spread over several
+commits, so that none takes long. Until it has ended the backend's offset stays where it was: values newer than the offset
+do no harm, since a restore goes on to the changelog's end before anybody reads.
 
 Everything here is bound by cache misses of the processor, so a key costs as few look-ups as possible: an entry stays
 where it is through commits, and a commit goes over the dirty entries once, in the order of their arrival.
@@ -21,6 +23,7 @@ where it is through commits, and a commit goes over the dirty entries once, in t
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
@@ -41,7 +44,11 @@ state as the backend will get it, `(encoded value, timestamp_ms)`; None if the b
 
 
 REPLAY_RECORDS_MAX = 500_000
-"""Committed changelog records that may be missing from the backend: about a second of replay after a crash."""
+"""With more committed changelog records missing from the backend a pass begins: about a second of replay after a crash."""
+PASS_INTERVAL_S = 300.0
+"""A pass begins after this long, too: what is replayed must not be so old that the changelog has dropped its tombstones."""
+PASS_ENTRIES_MIN = 4_096
+"""A pass writes this many entries at each commit (about 5 ms), or half as many as were committed if that is more."""
 RESTORED_RECORDS_MAX = 32_768
 """Restored records written at a time: about 20 ms in which RocksDB holds Python's global lock and stops other threads."""
 ENTRY_BYTES = 300
@@ -75,7 +82,11 @@ class KeyValueStore:
         self.dirty: dict[bytes, Entry] = {}
         self._cached: dict[bytes, Entry] = {}
         self._unwritten: list[Entry] = []
-        """The cached entries that the backend does not have yet."""
+        """The cached entries that the backend does not have yet, and that the present pass leaves out."""
+        self._in_pass: list[Entry] = []
+        """Those that the present pass has yet to write."""
+        self._pass_offset: int | None = None
+        self._next_pass = time.monotonic() + PASS_INTERVAL_S
         self._restored: dict[bytes, Row] = {}
         self._backend = backend
         self._resources = resources
@@ -195,13 +206,14 @@ class KeyValueStore:
 
     def approximate_num_entries(self) -> int:
         """About how many keys the store has; keys that were changed and not yet written may count twice."""
-        return self._backend.approximate_num_entries() + len(self._restored) + len(self._unwritten) + len(self.dirty)
+        unwritten = len(self._restored) + len(self._in_pass) + len(self._unwritten)
+        return self._backend.approximate_num_entries() + unwritten + len(self.dirty)
 
     def _scan(
         self, start: bytes | None, end: bytes | None, backwards: bool
     ) -> Generator[tuple[bytes, Any, int], None, None]:
         # Stores that are scanned are written at each scan that follows a commit; what is above the backend is then dirty.
-        if self._unwritten or self._restored:
+        if self._unwritten or self._in_pass or self._restored:
             self._write()
         uncommitted = self._dirty_order.between(start, end)
         if self.staged:
@@ -315,7 +327,7 @@ class KeyValueStore:
         if rows:
             sample = rows[::SAMPLING]
             self._measure([row[0] for row in sample], [row[1] for row in sample])
-        self._make_room()
+        self._make_room(len(rows))
 
     def abort(self) -> None:
         """Drop everything uncommitted, staged or not; the store is as it was after the last commit."""
@@ -366,33 +378,59 @@ class KeyValueStore:
         """How many entries this store's share of memory holds."""
         return int(self._resources.cache_share_bytes / self._entry_bytes)
 
-    def _make_room(self) -> None:
-        """After a commit: keep this store's share of memory, and the replay after a crash short."""
+    def _make_room(self, committed: int) -> None:
+        """After a commit of so many rows: keep this store's share of memory, and the replay after a crash short."""
         cached = self._cached
         self._cached_max = self._entries_max()
         if len(cached) > self._cached_max:
-            if self._unwritten:
+            if self._unwritten or self._in_pass:
                 self._write()
             # The first are the longest here. Keys that are in use come back with their next record.
             dirty = self.dirty
             for key in list(islice(cached, len(cached) - self._cached_max // 2)):
                 if key not in dirty:
                     del cached[key]
-        elif (self._changelog_offset or 0) - (self._written_offset or 0) > REPLAY_RECORDS_MAX:
+            return
+        if self._is_pass_due() and not self._in_pass:
+            self._begin_pass()
+            self._go_on_with_pass(PASS_ENTRIES_MIN)
+        elif self._in_pass:
+            self._go_on_with_pass(max(PASS_ENTRIES_MIN, committed // 2))
+
+    def _is_pass_due(self) -> bool:
+        missing = (self._changelog_offset or 0) - (self._written_offset or 0)
+        return missing > REPLAY_RECORDS_MAX or (missing > 0 and time.monotonic() > self._next_pass)
+
+    def _begin_pass(self) -> None:
+        self._next_pass = time.monotonic() + PASS_INTERVAL_S
+        if self._restored:  # an entry's row is newer, so these come first
             self._write()
+        self._in_pass, self._unwritten = self._unwritten, []
+        self._pass_offset = self._changelog_offset
+
+    def _go_on_with_pass(self, entries_max: int) -> None:
+        entries = self._in_pass[-entries_max:]
+        is_last = len(entries) == len(self._in_pass)
+        self._backend.write([*map(_row_of, entries)], self._pass_offset if is_last else self._written_offset)
+        del self._in_pass[-entries_max:]
+        for entry in entries:
+            entry[2] = None
+        if is_last:
+            self._written_offset = self._pass_offset
             self._backend.flush(wait=False)
 
     def _write(self) -> None:
         """Hand everything committed to the backend."""
-        if not self._unwritten and not self._restored and self._changelog_offset == self._written_offset:
+        entries, restored = self._in_pass + self._unwritten, self._restored
+        if not entries and not restored and self._changelog_offset == self._written_offset:
             return
-        unwritten, restored = self._unwritten, self._restored
         # An entry's row is newer than what was restored, so it comes after it.
-        self._backend.write([*restored.values(), *map(_row_of, unwritten)], self._changelog_offset)
+        self._backend.write([*restored.values(), *map(_row_of, entries)], self._changelog_offset)
         self._written_offset = self._changelog_offset
-        for entry in unwritten:
+        for entry in entries:
             entry[2] = None
-        unwritten.clear()
+        self._in_pass.clear()
+        self._unwritten.clear()
         restored.clear()
 
     def flush(self) -> None:

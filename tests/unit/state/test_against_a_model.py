@@ -184,8 +184,9 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("persistent", [True, False], ids=["rocksdb", "memory"])
 def test_a_store_does_what_a_dict_does(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a replay limit so low that it is reached, too."""
-    monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 10)
+    """With passes that are due often and take several commits."""
+    monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 3)
+    monkeypatch.setattr(store_module, "PASS_ENTRIES_MIN", 1)
     machine = type("Machine", (StoreMachine,), {"persistent": persistent})
     case = machine.TestCase()
     case.settings = settings(
