@@ -14,7 +14,7 @@ from types import FrameType
 
 import typer
 
-from kstreams_worker.cli import broker, explain, pipeline, run, show, tasks
+from kstreams_worker.cli import broker, explain, pipeline, run, scale_down, show, tasks
 from kstreams_worker.errors import KStreamsError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command("config")(show.config)
 app.command("version")(show.version)
 app.command("tasks")(tasks.tasks)
 app.command("explain")(explain.explain)
+app.command("scale-down")(scale_down.scale_down)
 app.add_typer(broker.app)
 app.add_typer(pipeline.app)
 

@@ -28,6 +28,9 @@ FETCH_WAIT_MS = 2_000
 TURN_S = 1.0
 RETRY_S = 10.0
 """How often to look again for a topic that is missing or cannot be read."""
+QUICK_RETRY_S = 0.5
+QUICK_LOOKS = 6
+"""A topic that was just created is not known to all brokers at once."""
 RECORDS_MAX = 1_000
 FLUSH_TIMEOUT_S = 1.0
 
@@ -78,6 +81,7 @@ class ControlChannel(threading.Thread):
         self._looked = threading.Event()
         self._stopping = False
         self._expected = False
+        self._quick_looks = QUICK_LOOKS
         self._told: set[str] = set()
 
     # -- for other threads ----------------------------------------------------------------------------------------
@@ -119,15 +123,19 @@ class ControlChannel(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping:
+            pause_s = RETRY_S
             try:
                 if self._clients.exists():
                     self._follow()
+                elif self._expected and self._quick_looks:
+                    self._quick_looks -= 1
+                    pause_s = QUICK_RETRY_S
                 elif self._expected:
                     self._tell("it does not exist, or this user may not see it")
             except BrokerError as error:
                 self._tell(str(error))
             self._looked.set()
-            self._look_now.wait(RETRY_S)
+            self._look_now.wait(pause_s)
             self._look_now.clear()
 
     def _follow(self) -> None:

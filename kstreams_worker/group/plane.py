@@ -17,7 +17,7 @@ import kafka.errors as kafka_errors
 import structlog
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
-from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer import LeaveGroupRequest
 
 from assignor.model import Assignment, Subscription, TaskId
 from assignor.wire import MetadataError, decode_assignment, encode_subscription
@@ -30,17 +30,16 @@ from kstreams_worker.group.events import (
     GroupFailed,
     GroupGeneration,
     MembershipLost,
-    OffsetsUnstable,
     PrepareRound,
 )
+from kstreams_worker.group.failures import explained, is_passing
 from kstreams_worker.group.leader import Leader
+from kstreams_worker.group.offsets import Partition, check_commit, commit_request, fetch_request, read_offsets
 from kstreams_worker.group.round_news import RoundNews
 from kstreams_worker.group.states import MemberState
 from kstreams_worker.tasks.plan import with_unapplied
 
 log = structlog.get_logger(__name__)
-
-Partition = tuple[str, int]
 
 BOOTSTRAP_TIMEOUT_MS = 30_000
 REQUEST_TIMEOUT_S = 15.0
@@ -48,10 +47,6 @@ IDLE_WAIT_S = 0.25
 """How often the membership coroutine looks round when nothing wakes it."""
 PREPARE_TIMEOUT_S = 2.0
 """How long a round waits for the loop to suspend tasks. Longer than a batch and a commit take; shorter than others mind."""
-
-
-class CommitRefused(Exception):
-    """The broker refused the offsets for now (the group is settling a round); nothing is lost, commit again later."""
 
 
 class ControlLine(Protocol):
@@ -95,6 +90,7 @@ class GroupPlane:
         self._said_ready: frozenset[TaskId] = frozenset()
         self._said_leaving = False
         self._answer: Any = None
+        self._loop_is_late = False
         self._closing = False
         self._heartbeat_interval_s = heartbeat_interval_ms / 1000
         self._joining_since: float | None = None
@@ -153,12 +149,14 @@ class GroupPlane:
 
     def prepared(self, event: PrepareRound) -> None:
         """Answer to PrepareRound: what was to be suspended is, and published. A late answer asks for one more round."""
+        self._loop_is_late = False
         if time.monotonic() > event.deadline:
             self.request_rejoin("suspended after the round had begun")
         self._resolve_answer()
 
     def dropped(self) -> None:
         """Answer to MembershipLost: no task is left."""
+        self._loop_is_late = False
         with self._lock:
             self._unapplied = None
         self._resolve_answer()
@@ -210,59 +208,14 @@ class GroupPlane:
 
     def commit_offsets(self, offsets: Mapping[Partition, int], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         """Commit with this member's generation. Raises CommitRefused, GroupError (fenced), BrokerError."""
-        membership = self.generation
-        topics: dict[str, list[Any]] = {}
-        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
-        for (topic, partition), offset in offsets.items():
-            topics.setdefault(topic, []).append(
-                topic_type.OffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
-                )
-            )
-        request = OffsetCommitRequest(
-            max_version=8,
-            group_id=self._group_id,
-            generation_id_or_member_epoch=membership.generation_id,
-            member_id=membership.member_id,
-            group_instance_id=membership.group_instance_id,
-            topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
-        )
-        response = self._ask(request, timeout_s)
-        codes = {partition.error_code for topic in response.topics for partition in topic.partitions}
-        for code in codes - {0}:
-            _raise_commit_error(kafka_errors.for_code(code))
+        check_commit(self._ask(commit_request(self._group_id, self.generation, offsets), timeout_s))
 
     def committed_offsets(
         self, partitions: Iterable[Partition], timeout_s: float = REQUEST_TIMEOUT_S
     ) -> dict[Partition, int]:
         """Committed offsets of those partitions that have one. Raises OffsetsUnstable, BrokerError."""
-        wanted: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            wanted.setdefault(topic, []).append(partition)
-        if not wanted:
-            return {}
-        topic_type = OffsetFetchRequest.OffsetFetchRequestTopic
-        request = OffsetFetchRequest(
-            group_id=self._group_id,
-            topics=[topic_type(name=name, partition_indexes=indexes) for name, indexes in wanted.items()],
-            require_stable=True,
-            min_version=7,
-            max_version=7,
-        )
-        response = self._ask(request, timeout_s)
-        if response.error_code:
-            raise BrokerError(f"cannot fetch committed offsets: {kafka_errors.for_code(response.error_code).__name__}")
-        found = {}
-        for topic in response.topics:
-            for partition in topic.partitions:
-                if partition.error_code:
-                    error = kafka_errors.for_code(partition.error_code)
-                    if issubclass(error, kafka_errors.UnstableOffsetCommitError):
-                        raise OffsetsUnstable
-                    raise BrokerError(f"cannot fetch the committed offset of {topic.name}: {error.__name__}")
-                if partition.committed_offset >= 0:
-                    found[topic.name, partition.partition_index] = partition.committed_offset
-        return found
+        wanted = list(partitions)
+        return read_offsets(self._ask(fetch_request(self._group_id, wanted), timeout_s)) if wanted else {}
 
     def close(self, *, for_good: bool = False) -> None:
         """Leave the group and stop the thread. A static member stays in it, to be back in a moment, unless it goes for good."""
@@ -353,11 +306,11 @@ class GroupPlane:
                     await self._coordinator.ensure_active_group_async()
                 await self._coordinator.wakeup(IDLE_WAIT_S)
             except Exception as error:
-                if isinstance(error, kafka_errors.KafkaError) and _is_passing(error):
+                if isinstance(error, kafka_errors.KafkaError) and is_passing(error):
                     log.warning("group trouble", error=str(error) or type(error).__name__)
                     await self._client._net.sleep(IDLE_WAIT_S)
                     continue
-                self._tell(GroupFailed(_explain(error, self._group_id)))
+                self._tell(GroupFailed(explained(error, self._group_id)))
                 return
 
     def _member_id(self, member_id: str) -> None:
@@ -384,7 +337,8 @@ class GroupPlane:
             # With nothing to suspend the loop is not asked: a slow record there delays no round.
             unapplied = frozenset() if self._unapplied is None else self._unapplied.being_learned
             moving = self._news.to_suspend(self._being_learned | unapplied)
-        if moving:
+        # A loop that still owes an answer is busy with a slow record: what it owes starts a round when it comes.
+        if moving and not self._loop_is_late:
             event = PrepareRound(time.monotonic() + PREPARE_TIMEOUT_S, moving)
             await self._ask_loop(event, PREPARE_TIMEOUT_S)
         deadline = time.monotonic() + PREPARE_TIMEOUT_S
@@ -407,6 +361,7 @@ class GroupPlane:
         try:
             await self._client._manager.wait_for(self._answer, None if timeout_s is None else timeout_s * 1000)
         except kafka_errors.KafkaTimeoutError:
+            self._loop_is_late = True
             log.warning("the loop is busy; joining with its tasks still active", waited_s=timeout_s)
 
     def _resolve_answer(self) -> None:
@@ -438,47 +393,3 @@ class GroupPlane:
         """After the round: nobody waits for this."""
         for record in self._leader.to_publish(generation):
             self._control.write(record)
-
-
-def _is_passing(error: kafka_errors.KafkaError) -> bool:
-    return bool(getattr(error, "retriable", False)) or isinstance(
-        error,
-        (
-            kafka_errors.RetriableError,
-            kafka_errors.UnknownMemberIdError,
-            kafka_errors.IllegalGenerationError,
-            kafka_errors.RebalanceInProgressError,
-        ),
-    )
-
-
-def _explain(error: Exception, group_id: str) -> Exception:
-    """What a membership that is refused means, and what to do about it."""
-    advice = {
-        kafka_errors.InconsistentGroupProtocolError: (
-            f"group {group_id} is in use with another protocol type: set stream.rebalancing.mode=upgrading to join a "
-            "group of protocol type 'consumer', or choose another application.id"
-        ),
-        kafka_errors.FencedInstanceIdError: (
-            f"another member of group {group_id} uses this group.instance.id: give each instance its own"
-        ),
-        kafka_errors.GroupAuthorizationFailedError: f"no right to read group {group_id}: grant READ on it to this user",
-        kafka_errors.GroupMaxSizeReachedError: (
-            f"group {group_id} is full: raise group.max.size on the brokers, or run fewer workers"
-        ),
-        kafka_errors.InvalidSessionTimeoutError: (
-            "session.timeout.ms is outside what the brokers allow (group.min.session.timeout.ms to "
-            "group.max.session.timeout.ms)"
-        ),
-    }
-    if type(error) in advice:
-        return GroupError(advice[type(error)])
-    if isinstance(error, kafka_errors.KafkaError):
-        return GroupError(f"membership in group {group_id} failed: {type(error).__name__}: {error}")
-    return error
-
-
-def _raise_commit_error(error: type[kafka_errors.KafkaError]) -> None:
-    if issubclass(error, (kafka_errors.RebalanceInProgressError, kafka_errors.RetriableError)):
-        raise CommitRefused(error.__name__)
-    raise GroupError(f"the broker refused this member's offsets: {error.__name__}")

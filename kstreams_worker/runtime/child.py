@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 DEBUG_VARIABLE = "KSTREAMS_DEBUG"
 """Set to anything, it adds the traceback to errors that are otherwise told in one line."""
 
+SAME_REQUEST_SECONDS = 0.5
+"""Signals so close together are one request: `timeout` and some service managers signal a process and then its group."""
 LAST_WORDS_TIMEOUT_SECONDS = 2.0
 """How long an ending worker tries to tell a supervisor that does not read."""
 
@@ -72,7 +74,15 @@ class FatalMessage(TypedDict):
     exit_code: int
 
 
-Message = StatusMessage | MemberMessage | FatalMessage
+class LeftMessage(TypedDict):
+    """The worker has handed over its tasks and left the group for good."""
+
+    type: Literal["left"]
+    ordered: bool
+    """By an order on the control topic, which is carried out once all workers of the instance have left."""
+
+
+Message = StatusMessage | MemberMessage | FatalMessage | LeftMessage
 WorkerTarget = Callable[[WorkerSpec, Connection], int]
 """What runs in a worker process; returns the process's exit code."""
 
@@ -108,6 +118,10 @@ class MessageSender:
     def fatal(self, error: str, exit_code: int) -> None:
         """Report why this worker, and with it the instance, cannot go on."""
         self._send({"type": "fatal", "error": error, "exit_code": exit_code})
+
+    def left(self, *, ordered: bool) -> None:
+        """Report that this worker has left for good."""
+        self._send({"type": "left", "ordered": ordered})
 
     def close(self, timeout_seconds: float = LAST_WORDS_TIMEOUT_SECONDS) -> None:
         """Send what is left, for so long at most."""

@@ -9,12 +9,13 @@ import socket
 import sys
 import threading
 from typing import Any
+from uuid import UUID
 
 import structlog
 
 from assignor.model import LATEST_VERSION
 from kstreams_worker.config import Settings
-from kstreams_worker.errors import StateError
+from kstreams_worker.errors import BrokerError, StateError
 from kstreams_worker.observe.http import StatusServer, TopologyPictures, build_app
 from kstreams_worker.observe.log import configure_logging
 from kstreams_worker.observe.versions import versions
@@ -55,7 +56,22 @@ def run_instance(settings: Settings, topology_ref: str, target: WorkerTarget | N
             closing.callback(server.stop)
             address = server.start()
         _show_banner(start_facts(settings, topology_ref, str(directory.process_id), address), settings.log_format)
-        return supervisor.run()
+        exit_code = supervisor.run()
+        if supervisor.has_left_by_order:
+            _forget_order(settings, directory.process_id)
+        return exit_code
+
+
+def _forget_order(settings: Settings, process_id: UUID) -> None:
+    """The order to leave is carried out: who starts this instance again wants it to run."""
+    from kstreams_worker.control.orders import OrderBook  # noqa: PLC0415 - the supervisor needs it only here
+
+    try:
+        OrderBook(settings.client_config("admin"), settings.application_id).delete([process_id])
+    except BrokerError as error:
+        log.warning("the order to leave could not be deleted: take it back with scale-down --cancel", error=str(error))
+    else:
+        log.info("left the group for good, as ordered; started again, this instance joins as before")
 
 
 def _require_brokers(settings: Settings) -> None:

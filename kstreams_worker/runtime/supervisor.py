@@ -2,7 +2,8 @@
 
 A worker that dies is told of at once, by a call of `on_worker_death`, so that the group need not wait for its session to
 time out. A worker that cannot go on (a mistake in usage, a record that must not be skipped, ...) ends the instance.
-Stopping has two steps: the first SIGTERM or SIGINT lets the workers commit and leave, a second one forces.
+Stopping has two steps: the first SIGTERM or SIGINT lets the workers leave, as on.sigterm says (commit and close, or hand
+over their tasks first), a second one forces. Workers that were ordered to leave end by themselves, and the instance with them.
 
 Exit codes: 0 all workers ended as they should, 1 an error, 2 a mistake in usage, 3 fenced by another instance.
 """
@@ -26,7 +27,7 @@ from kstreams_worker.config import Settings
 from kstreams_worker.errors import UsageError
 from kstreams_worker.observe.metrics import SupervisorMetrics
 from kstreams_worker.observe.status import StatusBoard
-from kstreams_worker.runtime.child import FatalMessage, WorkerSpec, WorkerTarget
+from kstreams_worker.runtime.child import SAME_REQUEST_SECONDS, FatalMessage, WorkerSpec, WorkerTarget
 from kstreams_worker.runtime.restarts import RestartPolicy
 from kstreams_worker.runtime.worker_process import WorkerProcess
 
@@ -41,9 +42,6 @@ FATAL_GRACE_SECONDS = 30.0
 STOP_REPORT_SECONDS = 5.0
 FAREWELL_TIMEOUT_SECONDS = 5.0
 """How long an ending supervisor waits for calls of `on_worker_death` that are still under way."""
-
-SAME_REQUEST_SECONDS = 0.5
-"""Signals so close together are one request: `timeout` and some service managers signal a process and then its group."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -71,6 +69,7 @@ class Supervisor:
         self._metrics = SupervisorMetrics()
         self.board = StatusBoard(settings.application_id, workers, LOOP_DEADLINE_SECONDS, self._metrics.render)
         self._on_worker_death = on_worker_death
+        self._hands_over = settings.on_sigterm == "handover"
         self._workers = [
             WorkerProcess(
                 WorkerSpec(settings, topology_ref, index, process_id, instance or socket.gethostname()),
@@ -110,6 +109,11 @@ class Supervisor:
             os.close(self._wake_writer)
         return self._exit_code
 
+    @property
+    def has_left_by_order(self) -> bool:
+        """Whether an order to leave is carried out: all workers have handed over their tasks and left because of it."""
+        return self._exit_code == 0 and all(worker.left_by_order for worker in self._workers)
+
     def request_stop(self) -> None:
         """Stop as on SIGTERM: gracefully at first, by force when called again. From any thread or signal handler."""
         self._stop_requests += 1
@@ -124,7 +128,7 @@ class Supervisor:
             self._escalate()
         now = time.monotonic()
         if self._kill_at is not None and now >= self._kill_at:
-            self._kill()
+            self._force() if self._stop_level == 1 else self._kill()
         if self._report_at is not None and now >= self._report_at:
             self._report_at = now + STOP_REPORT_SECONDS
             log.info("Still waiting for workers", workers=self._what_is_left())
@@ -188,16 +192,21 @@ class Supervisor:
 
     def _escalate(self) -> None:
         if self._stop_level == 0:
-            log.info("Stopping: workers commit, close and leave; a second signal forces", workers=self._what_is_left())
+            how = "hand over their tasks" if self._hands_over else "commit, close"
+            log.info(f"Stopping: workers {how} and leave; a second signal forces", workers=self._what_is_left())
             self._begin_stop()
         elif self._stop_level == 1:
-            log.warning("Forcing the workers to end", workers=self._what_is_left(), grace_seconds=FORCE_GRACE_SECONDS)
-            self._stop_level = 2
-            self._kill_at = time.monotonic() + FORCE_GRACE_SECONDS
-            for worker in self._workers:
-                worker.signal(signal.SIGTERM)
+            self._force()
         else:
             self._kill()
+
+    def _force(self) -> None:
+        log.warning("Forcing the workers to end", workers=self._what_is_left(), grace_seconds=FORCE_GRACE_SECONDS)
+        self._stop_level = 2
+        self._stop_requests = max(self._stop_requests, 2)
+        self._kill_at = time.monotonic() + FORCE_GRACE_SECONDS
+        for worker in self._workers:
+            worker.signal(signal.SIGTERM)
 
     def _kill(self) -> None:
         self._stop_level = 3

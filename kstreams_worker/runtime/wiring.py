@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +14,12 @@ import structlog
 from assignor.model import AssignorSettings, CopyState, InstanceId, LagRecords, TaskId, WorkerId
 from kstreams_worker.config import Settings
 from kstreams_worker.control.channel import FETCH_WAIT_MS, ControlChannel, ControlClients
+from kstreams_worker.control.records import LeaveOrder
 from kstreams_worker.errors import GroupError
 from kstreams_worker.group.events import GroupEvent
 from kstreams_worker.group.leader import Leader
-from kstreams_worker.group.plane import CommitRefused, GroupPlane
+from kstreams_worker.group.offsets import CommitRefused
+from kstreams_worker.group.plane import GroupPlane
 from kstreams_worker.io.admin import Admin
 from kstreams_worker.io.consumer import Partition, RecordConsumer
 from kstreams_worker.io.producer import PlainProducer, TransactionalProducer, fence
@@ -30,6 +33,7 @@ from kstreams_worker.runtime.task_files import TaskFiles
 from kstreams_worker.runtime.topics import TopologyTopics
 from kstreams_worker.runtime.undecodable import UndecodablePolicy
 from kstreams_worker.runtime.worker_loop import LoopParts, WorkerLoop
+from kstreams_worker.tasks.leaving import LeaveCause, LeaveEvent, OrderTakenBack, ToldToLeave
 from kstreams_worker.tasks.plan import Identity
 from kstreams_worker.tasks.states import Role
 from kstreams_worker.tasks.task import Task
@@ -44,7 +48,7 @@ ADMIN_TIMEOUT_S = 4.0
 COMMIT_TIMEOUT_S = 60.0
 """How long a commit is tried while the brokers do not answer; a worker that fails is restarted with back-off."""
 
-WorkerEvents = queue.SimpleQueue[GroupEvent | RestoreEvent]
+WorkerEvents = queue.SimpleQueue[GroupEvent | RestoreEvent | LeaveEvent]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class Wiring:
         self.updater = self._updater()
         self.loop = self._loop()
         self.control.on_nudge = self.plane.nudged
+        self.control.on_order = self._heed_order
 
     def _control(self) -> ControlChannel:
         """The thread reads with what the settings say of the admin client: the topic is none of the processing's."""
@@ -119,6 +124,21 @@ class Wiring:
             ),
             f"control-{self.name.index}",
         )
+
+    def _heed_order(self, order: LeaveOrder | None) -> None:
+        """On the control topic's thread. A worker that starts under an order has what is left of its time."""
+        if order is None:
+            self.events.put(OrderTakenBack())
+            return
+        timeout_ms = self.settings.scale_down_timeout_ms if order.timeout_ms is None else order.timeout_ms
+        if timeout_ms is not None:
+            waited_ms = int(time.time() * 1000) - order.ordered_ms
+            timeout_ms = min(timeout_ms, max(0, timeout_ms - waited_ms))
+        self.events.put(ToldToLeave(LeaveCause.ORDER, timeout_ms))
+
+    def hand_over(self) -> None:
+        """Leave as on an order. Safe in a signal handler."""
+        self.events.put(ToldToLeave(LeaveCause.SIGNAL, self.settings.scale_down_timeout_ms))
 
     def _plane(self) -> GroupPlane:
         settings = self.settings

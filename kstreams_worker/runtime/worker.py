@@ -11,18 +11,20 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Connection
+from types import FrameType
 from uuid import UUID
 
 import structlog
 
 from kstreams_worker.errors import StateError
 from kstreams_worker.observe.log import set_log_context
-from kstreams_worker.runtime.child import MessageSender, ParentWatch, WorkerSpec
+from kstreams_worker.runtime.child import SAME_REQUEST_SECONDS, MessageSender, ParentWatch, WorkerSpec
 from kstreams_worker.runtime.load import load_topology
 from kstreams_worker.runtime.report import StatusSource
 from kstreams_worker.runtime.task_files import TaskFiles
 from kstreams_worker.runtime.topic_watch import TopicWatch
 from kstreams_worker.runtime.wiring import Wiring, WorkerName
+from kstreams_worker.tasks.leaving import LeaveCause
 
 log = structlog.get_logger(__name__)
 
@@ -52,24 +54,46 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
     reports = Reports(wiring, MessageSender(connection))
     watch = TopicWatch(wiring.topics, wiring.plane)
     wiring.control.start()
-    loop.publish_first()
     wiring.updater.start()
     reports.start()
     try:
         wiring.control.wait_until_read(CONTROL_READ_TIMEOUT_S)
+        loop.publish_first()
         wiring.plane.start()
         watch.start()
-        signal.signal(signal.SIGTERM, lambda *_: loop.stop())
+        signal.signal(signal.SIGTERM, StopSignals(wiring))
         loop.run()
     finally:
         watch.stop()
-        wiring.plane.close()
+        wiring.plane.close(for_good=loop.left is not None)
         wiring.control.stop(STOP_TIMEOUT_S)
         loop.close_tasks()
         wiring.updater.stop(STOP_TIMEOUT_S)
-        reports.stop()
+        reports.stop(loop.left)
         log.info("worker closed")
     return 0
+
+
+class StopSignals:
+    """What SIGTERM means to a worker that runs: to hand over or to close, as on.sigterm says; a second one: to close.
+
+    Service managers signal a whole process group while the supervisor passes the signal on: what comes within a moment
+    is one request.
+    """
+
+    def __init__(self, wiring: Wiring) -> None:
+        self._wiring = wiring
+        self._first_at: float | None = None
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._wiring.settings.on_sigterm == "close":
+            self._wiring.loop.stop()
+        elif self._first_at is None:
+            self._first_at = now
+            self._wiring.hand_over()
+        elif now - self._first_at >= SAME_REQUEST_SECONDS:
+            self._wiring.loop.stop()
 
 
 class Reports(threading.Thread):
@@ -106,9 +130,11 @@ class Reports(threading.Thread):
         set_log_context(member=member_id or None)
         self._sender.member(member_id)
 
-    def stop(self) -> None:
-        """Send a last status and end."""
+    def stop(self, left: LeaveCause | None) -> None:
+        """Send a last status, and why the worker has left for good if it has, and end."""
         self._stopping.set()
         self.join(STOP_TIMEOUT_S)
+        if left is not None:
+            self._sender.left(ordered=left is LeaveCause.ORDER)
         self._sender.member("")
         self._sender.close()

@@ -21,6 +21,7 @@ from kstreams_worker.io.failures import ProducerFenced
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import CaughtUp, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.runtime.processor import Processor
+from kstreams_worker.tasks.leaving import LeaveCause, LeaveEvent, Leaving, OrderTakenBack, ToldToLeave, Verdict
 from kstreams_worker.tasks.plan import Identity, Step, TaskStep, TaskView, plan, subscription, to_suspend, wants_rejoin
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState
 from kstreams_worker.tasks.task import Partition, Task
@@ -77,7 +78,7 @@ class LoopParts:
 class WorkerLoop:
     """Made and run by one thread; others use `tell`, `stop` and the read-only properties."""
 
-    def __init__(self, parts: LoopParts, events: queue.SimpleQueue[GroupEvent | RestoreEvent]) -> None:
+    def __init__(self, parts: LoopParts, events: queue.SimpleQueue[GroupEvent | RestoreEvent | LeaveEvent]) -> None:
         self._parts = parts
         self._events = events
         self._processor = parts.new_processor()
@@ -87,7 +88,12 @@ class WorkerLoop:
         self._declared_ready: frozenset[TaskId] = frozenset()
         self._declared_at = 0.0
         self._next_commit = 0.0
+        self._fresh: list[Task] = []
+        """Tasks that were taken over, or resumed, and have not processed a record since."""
         self._stop_requested = False
+        self._leaving = Leaving(time.monotonic)
+        self.left: LeaveCause | None = None
+        """Why this worker has left for good, once it has."""
         self._complaint = ""
         self.generation_id = -1
         self.member_id = ""
@@ -111,6 +117,7 @@ class WorkerLoop:
 
     def publish_first(self) -> None:
         """Say who this worker is, before the group plane joins."""
+        self._take_events()
         self._publish()
 
     def run(self) -> None:
@@ -132,6 +139,7 @@ class WorkerLoop:
         except ProducerFenced as fenced:
             self._start_over(str(fenced))
         self._rejoin_if_ready()
+        self._leave_if_overdue()
         self._measure_lag()
         self.turns += 1
 
@@ -150,7 +158,7 @@ class WorkerLoop:
                 return
             self._on_event(event)
 
-    def _on_event(self, event: GroupEvent | RestoreEvent) -> None:
+    def _on_event(self, event: GroupEvent | RestoreEvent | LeaveEvent) -> None:
         match event:
             case Assigned():
                 self._on_assigned(event)
@@ -171,13 +179,25 @@ class WorkerLoop:
             case TaskFailed(task, error):
                 if self.tasks.get(task.id) is task:
                     raise error
+            case ToldToLeave():
+                self._on_told_to_leave(event)
+            case OrderTakenBack():
+                self._on_order_taken_back()
 
     def _commit_if_due(self) -> None:
         is_full = self._processor.buffer_is_full
+        if self._fresh:
+            self._commit_early()
         self._processor.settle(wait=is_full)
         now = time.monotonic()
         if (now >= self._next_commit or is_full) and self._processor.begin_commit():
             self._next_commit = now + self._parts.commit_interval_s
+
+    def _commit_early(self) -> None:
+        """The first records of a task that stood still are committed at once: its outputs have waited long enough."""
+        if any(task.positions for task in self._fresh):
+            self._next_commit = 0.0
+        self._fresh = [task for task in self._fresh if task.state is TaskState.RUNNING and not task.positions]
 
     def _rejoin_if_ready(self) -> None:
         if self._declared_ready and time.monotonic() - self._declared_at > READY_RETRY_S:
@@ -244,6 +264,7 @@ class WorkerLoop:
         )
         if assignment.rejoin:
             self._parts.group.request_rejoin("gave up tasks that move on")
+        self._leave_if_done(event)
 
     def _heed_error(self, assignment: Assignment) -> None:
         if assignment.error is AssignmentError.NONE:
@@ -316,6 +337,43 @@ class WorkerLoop:
             task.machine.fire(TaskEvent.CLOSE)
             self._parts.restorer.drop(task)
 
+    # -- leaving ------------------------------------------------------------------------------------------------------
+
+    def _on_told_to_leave(self, event: ToldToLeave) -> None:
+        self._leaving.tell(event)
+        log.info(
+            "leaving: processing goes on until others have learned the tasks",
+            cause=event.cause.value,
+            timeout_ms=self._leaving.remaining_ms(),
+        )
+        self._publish()
+        if self.rounds:
+            self._parts.group.request_rejoin("leaves")
+
+    def _on_order_taken_back(self) -> None:
+        if self._leaving.take_back():
+            log.info("the order to leave was taken back", leaves=bool(self._leaving))
+            self._publish()
+            self._parts.group.request_rejoin("stays")
+
+    def _leave_if_done(self, event: Assigned) -> None:
+        match self._leaving.judge(event.assignment, said_leaving=event.said_leaving):
+            case Verdict.DONE:
+                self._leave("all tasks are handed over")
+            case Verdict.NOBODY if self._leaving.cause is LeaveCause.SIGNAL:
+                self._leave("no other instance may take the tasks")
+            case Verdict.NOBODY:
+                log.warning("told to leave, but no other instance may take the tasks: waiting for one")
+
+    def _leave_if_overdue(self) -> None:
+        if self._leaving and self._leaving.remaining_ms() == 0 and not self._stop_requested:
+            self._leave("others had the time they were given to learn the tasks")
+
+    def _leave(self, reason: str) -> None:
+        log.info("leaving the group for good", reason=reason, active=_names(self.tasks.keys()))
+        self.left = LeaveCause.ORDER if self._leaving.ordered else LeaveCause.SIGNAL
+        self.stop()
+
     # -- the restore thread's events --------------------------------------------------------------------------------
 
     def _on_finished(self, event: Finished) -> None:
@@ -336,7 +394,9 @@ class WorkerLoop:
             self._publish()
 
     def _observe_gap(self, task: Task) -> None:
+        self._fresh.append(task)
         if task.stopped_at is not None:
+            log.debug("task runs", task=str(task.id), stood_still_ms=round((time.monotonic() - task.stopped_at) * 1000))
             self._parts.metrics.task_unavailable_seconds.observe(time.monotonic() - task.stopped_at)
             task.stopped_at = None
 
@@ -388,7 +448,13 @@ class WorkerLoop:
 
     def _publish(self, applied: Assignment | None = None) -> None:
         views = self._views()
-        said = subscription(self._parts.identity, views, self._dormant)
+        said = subscription(
+            self._parts.identity,
+            views,
+            self._dormant,
+            leaving=bool(self._leaving),
+            leave_timeout_ms=self._leaving.remaining_ms(),
+        )
         running = frozenset(task for task in self._being_learned if task in views)
         self._parts.group.publish(said, running, applied=applied)
 

@@ -38,6 +38,8 @@ class WorkerProcess:
         self.member_id = ""
         self.start_at: float | None = None
         """When to start the process, by the monotonic clock; None while it runs, and when it is not to run again."""
+        self.left_by_order = False
+        """It has left the group for good, as an order told it."""
         self.restarts = RestartSchedule(policy)
         self._spec = spec
         self._target = target
@@ -116,5 +118,7 @@ class WorkerProcess:
                         self._board.report(self.index, message["status"], message["metrics"])
                     case "member":
                         self.member_id = message["member_id"]
+                    case "left":
+                        self.left_by_order = message["ordered"]
                     case "fatal":
                         self._on_fatal(self.index, message)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from harness.feeder import Feeder
-from harness.history import Check, History, check_at_least_once, check_exactly_once
-from harness.instances import Instance
+from harness.history import Check, History, TopicReader, check_at_least_once, check_exactly_once
+from harness.instances import Instance, run_command
 from harness.waiting import until
+from kstreams_worker.control.board import ControlBoard
 from kstreams_worker.testing.broker import RunningKafka
+from state.locks import FileLock
 
 PARTITIONS = 4
 ALL_TASKS = [f"0_{partition}" for partition in range(PARTITIONS)]
@@ -53,18 +56,54 @@ class Application:
         for topic in (self.input_topic, self.output_topic):
             self.kafka.create_topic(topic, self.partitions)
 
-    def start(self, topology: str = "harness.topologies:counts", **settings: object) -> Instance:
-        """Start one more instance. `settings` have `_` for `.`."""
+    def start(
+        self,
+        topology: str = "harness.topologies:counts",
+        *,
+        environment: Mapping[str, str] | None = None,
+        **settings: object,
+    ) -> Instance:
+        """Start one more instance. `settings` have `_` for `.`; `environment` is for its topology."""
         own = {name.replace("_", "."): value for name, value in settings.items()}
         instance = Instance(
             next(self._names),
             topology,
             {**self.settings, **own},
             self.directory,
-            environment={"INPUT_TOPIC": self.input_topic, "OUTPUT_TOPIC": self.output_topic},
+            environment={
+                "INPUT_TOPIC": self.input_topic,
+                "OUTPUT_TOPIC": self.output_topic,
+                **(environment or {}),
+            },
         )
         self.instances.append(instance)
         return instance.start()
+
+    def command(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the product's commands on this application, to its end."""
+        where = ("--application-id", self.id, "--bootstrap-servers", self.kafka.bootstrap_servers)
+        return run_command(command, *where, *arguments)
+
+    def scale_down(self, *instances: Instance, options: tuple[str, ...] = ()) -> str:
+        """Order these instances to leave; returns what the tool prints, once they are gone (or `--no-wait`)."""
+        names = ",".join(instance.process_id for instance in instances)
+        done = self.command("scale-down", "--instances", names, *options)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{self.describe()}"
+        return done.stdout
+
+    @contextlib.contextmanager
+    def held_state(self, *instances: Instance, tasks: list[str] = ALL_TASKS) -> Iterator[None]:
+        """No worker of these instances can open the state of these tasks meanwhile, so what learns them is never ready.
+
+        Nobody may have it open when this begins.
+        """
+        with contextlib.ExitStack() as held:
+            for instance in instances:
+                for task in tasks:
+                    lock = FileLock(instance.state_dir / self.id / "locks" / f"{task}.lock")
+                    lock.acquire(f"task {task} of {instance.name}")
+                    held.callback(lock.release)
+            yield
 
     def until_balanced(self, *instances: Instance, tasks: list[str] = ALL_TASKS) -> None:
         """Wait until these instances run all tasks, each once and evenly."""
@@ -121,6 +160,18 @@ class Application:
     def describe(self) -> str:
         """All instances, for a message."""
         return "\n".join(instance.describe() for instance in self.instances)
+
+    def control_topic(self) -> ControlBoard:
+        """What the control topic says now."""
+        topic = f"{self.id}-control"
+        reader = TopicReader(self.kafka.bootstrap_servers, topic, 1)
+        board = ControlBoard(topic)
+        try:
+            for message in reader.read_to_end():
+                board.take(message.key(), message.value())
+        finally:
+            reader.close()
+        return board
 
     def kill(self) -> None:
         """End whatever is left."""

@@ -64,11 +64,12 @@ class Instance:
     ) -> None:
         self.name = name
         self.log_path = directory / f"{name}.log"
+        self.state_dir = directory / f"{name}-state"
         self._command = command_line(
             "run",
             topology,
             "--state-dir",
-            str(directory / f"{name}-state"),
+            str(self.state_dir),
             "--http-port",
             "0",
             "--log-format",
@@ -125,6 +126,11 @@ class Instance:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(DEADLINE_S)
+
+    @property
+    def process_id(self) -> str:
+        """The instance's id, kept in its state directory: how tools name it, as all instances here share a host."""
+        return str(self.wait_for_log("Starting")[0]["instance"].partition(" ")[0])
 
     @property
     def _started(self) -> subprocess.Popen[bytes]:

@@ -1,6 +1,9 @@
 """Topologies of the tests. Topic names come from the environment, since every test has its own."""
 
 import os
+import time
+from pathlib import Path
+from typing import Any
 
 from kstreams_worker import StreamsBuilder
 from kstreams_worker.topology.topology import Topology
@@ -21,6 +24,23 @@ def other_counts() -> Topology:
     builder = StreamsBuilder()
     records = builder.stream(os.environ["INPUT_TOPIC"], key=bytes, value="json")
     counted = records.filter(lambda key, value: True).group_by_key().count(materialized="other-counts")
+    counted.to_stream().to(os.environ["OUTPUT_TOPIC"], value="json")
+    return builder.build()
+
+
+def _is_there(key: bytes, value: Any) -> bool:
+    """A step of the user's that takes as long as the test likes: while the file exists that the environment names."""
+    blocked_by = os.environ.get("BLOCKED_BY")
+    while blocked_by is not None and Path(blocked_by).exists():
+        time.sleep(0.02)
+    return value is not None
+
+
+def counts_with_a_slow_step() -> Topology:
+    """As `counts`, with a step that may block."""
+    builder = StreamsBuilder()
+    records = builder.stream(os.environ["INPUT_TOPIC"], key=bytes, value="json").filter(_is_there)
+    counted = records.group_by_key().count(materialized="counts")
     counted.to_stream().to(os.environ["OUTPUT_TOPIC"], value="json")
     return builder.build()
 

@@ -19,6 +19,7 @@ from kstreams_worker.config import known_names
 from kstreams_worker.config.names import environment_name
 from kstreams_worker.errors import KStreamsError, SettingsError
 
+GROUP = ["--application-id", "orders", "--bootstrap-servers", "none:1"]
 APP = """
 from kstreams_worker.topology.builder import StreamsBuilder
 def topology():
@@ -107,6 +108,14 @@ def test_version_names_the_libraries() -> None:
             2,
             r"error: application\.id is given twice on the command line; keep one",
         ),
+        (["scale-down", *GROUP], 2, "error: say which instances are to leave"),
+        (["scale-down", *GROUP, "--to", "80%", "--instances", "a"], 2, "error: say which instances are to leave"),
+        (["scale-down", *GROUP, "--cancel", "--to", "80%"], 2, "error: --cancel takes back the orders of"),
+        (
+            ["scale-down", *GROUP, "--to", "80%", "--timeout", "soon"],
+            2,
+            "error: --timeout 'soon' is not a time, such as",
+        ),
     ],
 )
 def test_mistakes_are_told_without_a_traceback(
@@ -166,7 +175,7 @@ def test_every_flag_of_a_setting_names_its_environment_variable() -> None:
 
 def test_help_lists_every_command() -> None:
     shown = output_of("--help")
-    for name in ("run", "topology", "config", "version", "tasks", "explain", "broker"):
+    for name in ("run", "topology", "config", "version", "tasks", "scale-down", "explain", "broker"):
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)
 
 

@@ -83,6 +83,18 @@ def test_it_ends_when_all_workers_have_ended_as_they_should(tmp_path: Path, note
     assert sorted([notes.next(), notes.next()]) == ["ran 0", "ran 1"]
 
 
+@pytest.mark.parametrize(
+    ("target", "carried_out"), [(worker_targets.leaves_by_order, True), (worker_targets.one_leaves_by_order, False)]
+)
+def test_an_order_is_carried_out_when_all_workers_have_left(
+    tmp_path: Path, target: Callable[[WorkerSpec, Connection], int], carried_out: bool
+) -> None:
+    """One that ended for another reason may have to leave when it is started again."""
+    running = Running(tmp_path, target, workers=2)
+    assert running.join() == 0
+    assert running.supervisor.has_left_by_order is carried_out
+
+
 def test_a_killed_worker_is_announced_at_once_and_started_again(tmp_path: Path, notes: Notes) -> None:
     deaths: list[tuple[int, str]] = []
     running = Running(tmp_path, worker_targets.joins_and_dies_once, on_worker_death=lambda *death: deaths.append(death))

@@ -45,6 +45,17 @@ def crashes(spec: WorkerSpec, _connection: Connection) -> int:
     raise ZeroDivisionError("a mistake in our own code")
 
 
+def leaves_by_order(spec: WorkerSpec, connection: Connection) -> int:
+    sender = MessageSender(connection)
+    sender.left(ordered=True)
+    sender.close()
+    return 0
+
+
+def one_leaves_by_order(spec: WorkerSpec, connection: Connection) -> int:
+    return leaves_by_order(spec, connection) if spec.worker_index else 0
+
+
 def waits_for_sigterm(spec: WorkerSpec, connection: Connection) -> int:
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: told.set())
