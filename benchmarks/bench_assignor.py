@@ -228,18 +228,12 @@ def largest(standbys: int, tasks_each: int) -> tuple[int, int]:
         shape = Shape(count, 1, count * tasks_each, standbys)
         return max(measure(each, 1).record_bytes for each in to_measure(shape))
 
-    fits, too_many = 0, GRAIN_WORKERS
-    bytes_of = {0: 0}
-    while bytes_of.setdefault(too_many, record_bytes(too_many)) <= GROUP_RECORD_BYTES_MAX:
-        fits, too_many = too_many, 2 * too_many
-    while too_many - fits > GRAIN_WORKERS:
-        middle = (fits + too_many) // 2 // GRAIN_WORKERS * GRAIN_WORKERS
-        bytes_of[middle] = record_bytes(middle)
-        if bytes_of[middle] <= GROUP_RECORD_BYTES_MAX:
-            fits = middle
-        else:
-            too_many = middle
-    return fits, bytes_of[fits]
+    count, tried = GRAIN_WORKERS * 10, dict[int, int]()
+    while count not in tried:
+        tried[count] = record_bytes(count)
+        # Each worker takes nearly the same, so the next guess is close already.
+        count = int(GROUP_RECORD_BYTES_MAX / tried[count] * count) // GRAIN_WORKERS * GRAIN_WORKERS
+    return max((fits, size) for fits, size in tried.items() if size <= GROUP_RECORD_BYTES_MAX)
 
 
 # -- the command --------------------------------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ class GroupError(KStreamsError):
     """The consumer group refuses this member, or the leader does."""
 
 
+class GroupAbsent(GroupError):
+    """There is no such group."""
+
+
 class TopicError(KStreamsError):
     """A topic is missing, or is not what the topology needs."""
 

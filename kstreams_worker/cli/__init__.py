@@ -14,7 +14,7 @@ from types import FrameType
 
 import typer
 
-from kstreams_worker.cli import broker, explain, pipeline, run, scale_down, show, tasks
+from kstreams_worker.cli import broker, doctor, explain, group, lag, pipeline, reset, run, scale_down, show, tasks
 from kstreams_worker.errors import KStreamsError
 
 app = typer.Typer(
@@ -33,6 +33,10 @@ app.command("version")(show.version)
 app.command("tasks")(tasks.tasks)
 app.command("explain")(explain.explain)
 app.command("scale-down")(scale_down.scale_down)
+app.command("lag")(lag.lag)
+app.command("reset")(reset.reset)
+app.command("doctor")(doctor.doctor)
+app.add_typer(group.app)
 app.add_typer(broker.app)
 app.add_typer(pipeline.app)
 

@@ -28,10 +28,13 @@ def explain(
     settings = load_settings(
         config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
     )
-    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - `--help` stays fast
+    from kstreams_worker.errors import GroupError  # noqa: PLC0415 - `--help` stays fast
+    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
 
     with GroupClient.connect(settings.group_plane_config()) as client:
         group = client.describe_settled(settings.application_id)
+    if not group.members:
+        raise GroupError(f"group {group.group_id} has no members, hence no last round: start its workers first")
     if as_json:
         typer.echo(json.dumps(_facts(group), indent=2))
     else:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, load_settings
 
 if TYPE_CHECKING:
-    from kstreams_worker.config import Settings
+    from rich.table import Table
+
+    from kstreams_worker.group.client import GroupClient
     from kstreams_worker.group.overview import GroupOverview
+    from kstreams_worker.io.admin import Admin
 
 
 def tasks(
@@ -21,34 +27,70 @@ def tasks(
     bootstrap_servers: BootstrapServers = None,
     config: ConfigFile = None,
     set_values: SetValues = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on and on, until Ctrl-C.")] = False,
+    interval_s: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.1, help="Between two looks of --watch.")
+    ] = 2.0,
     as_json: Json = False,
 ) -> None:
     """Show a live group: instances, workers, and each task's owner, role and lag.
 
     It asks the brokers only, so it works from any machine. The lag of an active task is that of its input now; that of
     a learner or standby is what its worker said in the last round (its instance's /tasks page has it to the second).
+    With --watch and --json each look is one line.
     """
     settings = load_settings(
         config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
     )
-    group = _look(settings)
-    if as_json:
-        typer.echo(json.dumps(_facts(group), indent=2))
-    else:
-        _print(group)
-
-
-def _look(settings: Settings) -> GroupOverview:
     from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - `--help` stays fast
-    from kstreams_worker.group.overview import input_partitions, overview  # noqa: PLC0415
     from kstreams_worker.io.admin import Admin  # noqa: PLC0415
 
-    with GroupClient.connect(settings.group_plane_config()) as client:
-        group = client.describe(settings.application_id)
-        committed = client.committed_offsets(settings.application_id)
     admin = Admin(settings.client_config("admin"), client_id="kstreams-tool")
+    with GroupClient.connect(settings.group_plane_config()) as client:
+
+        def look() -> GroupOverview:
+            return _look(client, admin, settings.application_id)
+
+        if watch:
+            with contextlib.suppress(KeyboardInterrupt):
+                (_watch_json if as_json else _watch)(look, interval_s)
+        elif as_json:
+            typer.echo(json.dumps(_facts(look()), indent=2))
+        else:
+            _print(look())
+
+
+def _look(client: GroupClient, admin: Admin, group_id: str) -> GroupOverview:
+    from kstreams_worker.group.overview import input_partitions, overview  # noqa: PLC0415
+
+    group = client.describe(group_id)
+    committed = client.committed_offsets(group_id)
     ends = admin.end_offsets(input_partitions(group, committed), committed=True)
     return overview(group, committed, ends)
+
+
+def _watch_json(look: Callable[[], GroupOverview], interval_s: float) -> None:
+    while True:
+        typer.echo(json.dumps(_facts(look())))
+        time.sleep(interval_s)
+
+
+def _watch(look: Callable[[], GroupOverview], interval_s: float) -> None:
+    from rich.console import Console, Group  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    from kstreams_worker.errors import BrokerError  # noqa: PLC0415
+
+    with Live(console=Console(highlight=False), auto_refresh=False) as live:
+        shown: Group | None = None
+        while True:
+            try:
+                shown = Group(*_shown(look()))
+                live.update(shown, refresh=True)
+            except BrokerError as error:  # they may be back in a moment
+                live.update(Group(*([shown] if shown else []), Text(str(error), style="red")), refresh=True)
+            time.sleep(interval_s)
 
 
 def _facts(group: GroupOverview) -> dict[str, Any]:
@@ -62,11 +104,17 @@ def _facts(group: GroupOverview) -> dict[str, Any]:
 
 def _print(group: GroupOverview) -> None:
     from rich.console import Console  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for part in _shown(group):
+        console.print(part)
+
+
+def _shown(group: GroupOverview) -> tuple[str, Table]:
     from rich.table import Table  # noqa: PLC0415
 
-    console = Console()
     workers = sum(len(instance.workers) for instance in group.instances)
-    console.print(
+    head = (
         f"[bold]{group.group_id}[/]: {group.state}, protocol type {group.protocol_type}, "
         f"{len(group.instances)} instances, {workers} workers"
     )
@@ -84,4 +132,4 @@ def _print(group: GroupOverview) -> None:
                 table.add_row(name, label, str(line.task), line.role, line.state, lag)
                 name, label = "", ""
             name = ""
-    console.print(table)
+    return head, table

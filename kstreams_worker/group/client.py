@@ -13,7 +13,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.consumer import LeaveGroupRequest, OffsetFetchRequest
+from kafka.protocol.consumer import LeaveGroupRequest, OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from tenacity import (
     Retrying,
@@ -26,11 +26,10 @@ from tenacity import (
 
 from assignor.model import Assignment, Subscription
 from assignor.wire import MetadataError, decode_assignment, decode_subscription
-from kstreams_worker.errors import BrokerError, GroupError
+from kstreams_worker.errors import BrokerError, GroupAbsent, GroupError
 from kstreams_worker.group.events import GroupDescription, MemberDescription
 
 TIMEOUT_MS = 10_000
-GROUP_KEY_TYPE = 0
 SETTLE_TIMEOUT_S = 30.0
 ROUND_STATES = ("PreparingRebalance", "CompletingRebalance")
 """The broker's words for a group in the middle of a round."""
@@ -62,15 +61,15 @@ class GroupClient:
             client.close()
 
     def describe(self, group_id: str) -> GroupDescription:
-        """State and members. Raises GroupError when there is no such group."""
-        response = self._ask(group_id, DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
+        """State and members. Raises GroupAbsent when there is no such group, GroupError for other refusals."""
+        response = self.ask(group_id, DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False))
         group = response.groups[0]
         error = kafka_errors.for_code(group.error_code)
         absent = error is kafka_errors.GroupIdNotFoundError or group.group_state == "Dead"
         if group.error_code and not absent:
             raise GroupError(f"group {group_id}: {error.__name__}")
         if absent:
-            raise GroupError(
+            raise GroupAbsent(
                 f"there is no group {group_id}: check application.id, and that its workers have been started"
             )
         members = tuple(
@@ -89,7 +88,7 @@ class GroupClient:
     def describe_settled(self, group_id: str, timeout_s: float = SETTLE_TIMEOUT_S) -> GroupDescription:
         """The same once no round is on: until then the broker tells neither what members say nor what they were given.
 
-        Raises GroupError when there is no such group, it has no members, or the round takes longer than `timeout_s`.
+        Raises GroupError when there is no such group, or the round takes longer than `timeout_s`.
         """
         retrying = Retrying(
             retry=retry_if_result(lambda group: group.state in ROUND_STATES),
@@ -103,14 +102,12 @@ class GroupClient:
                 f"group {group_id} is in the middle of a round ({group.state}) for {timeout_s:g} s now: ask again when it "
                 "has ended; a member that does not join holds it up for rebalance.timeout.ms at most"
             )
-        if not group.members:
-            raise GroupError(f"group {group_id} has no members: start its workers first")
         return group
 
     def committed_offsets(self, group_id: str) -> dict[tuple[str, int], int]:
         """All committed offsets of the group, by topic and partition."""
         request = OffsetFetchRequest(group_id=group_id, topics=None, require_stable=False, min_version=7, max_version=7)
-        response = self._ask(group_id, request)
+        response = self.ask(group_id, request)
         if response.error_code:
             raise GroupError(f"offsets of group {group_id}: {kafka_errors.for_code(response.error_code).__name__}")
         return {
@@ -120,9 +117,33 @@ class GroupClient:
             if partition.committed_offset >= 0
         }
 
+    def set_offsets(self, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Commit offsets for a group without members. Raises GroupError when it has some, or refuses for another reason."""
+        if not offsets:
+            return
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        topics: dict[str, list[Any]] = {}
+        for (topic, partition), offset in offsets.items():
+            topics.setdefault(topic, []).append(
+                topic_type.OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+                )
+            )
+        request = OffsetCommitRequest(
+            max_version=8,
+            group_id=group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+        response = self.ask(group_id, request)
+        for code in {partition.error_code for topic in response.topics for partition in topic.partitions} - {0}:
+            raise GroupError(f"group {group_id} refused the offsets: {kafka_errors.for_code(code).__name__}")
+
     def remove(self, group_id: str, member_id: str) -> None:
         """Take a member that is dead out of the group at once, instead of after its session timeout."""
-        self._ask(
+        self.ask(
             group_id,
             LeaveGroupRequest(
                 group_id=group_id,
@@ -132,18 +153,29 @@ class GroupClient:
             ),
         )
 
-    def _ask(self, group_id: str, request: Any) -> Any:
+    @property
+    def broker_version(self) -> tuple[int, ...]:
+        """The release line of the broker we bootstrapped from, as far as the requests that it knows tell."""
+        version: tuple[int, ...] = self._client.get_broker_version()
+        return version
+
+    def ask(self, key: str, request: Any, kind: int = CoordinatorType.GROUP) -> Any:
+        """Send to the coordinator of a group (or transactional id) and return the answer, whatever errors are inside.
+
+        Tries again while the coordinator moves. Raises BrokerError.
+        """
+
         async def send() -> Any:
-            find = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+            find = FindCoordinatorRequest(key=key, key_type=int(kind), coordinator_keys=[key])
             found = await manager.wait_for(manager.send(find), TIMEOUT_MS)
             result = found.coordinators[0] if found.coordinators else found
             if result.error_code:
                 raise kafka_errors.for_code(result.error_code)()
-            node = manager.cluster.add_coordinator(result, CoordinatorType.GROUP, group_id)
+            node = manager.cluster.add_coordinator(result, CoordinatorType(kind), key)
             await manager.wait_for(manager.get_connection(node).init_future, TIMEOUT_MS)
             response = await manager.wait_for(manager.send(request, node_id=node), TIMEOUT_MS)
             error = kafka_errors.for_code(getattr(response, "error_code", 0))
-            if issubclass(error, kafka_errors.RetriableError):  # the coordinator has moved, or is loading the group
+            if issubclass(error, kafka_errors.RetriableError):  # the coordinator has moved, or is loading
                 raise error
             return response
 
@@ -158,7 +190,7 @@ class GroupClient:
             return retrying(lambda: self._client._net.run(send))
         except kafka_errors.KafkaError as error:
             reason = str(error) or type(error).__name__
-            raise BrokerError(f"the coordinator of group {group_id} did not answer: {reason}") from error
+            raise BrokerError(f"the coordinator of {key} did not answer: {reason}") from error
 
 
 def _subscription(data: bytes) -> Subscription | None:

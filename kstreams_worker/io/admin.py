@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from kstreams_worker.errors import BrokerError
@@ -31,6 +31,15 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The brokers, as `host:port`; `operations` is None where they do not say what this user may do."""
+
+    cluster_id: str
+    brokers: tuple[str, ...]
+    operations: frozenset[str] | None
+
+
 class Admin:
     """Thread-safe; each call waits for its answer for at most `timeout_s`. All raise BrokerError."""
 
@@ -46,6 +55,30 @@ class Admin:
         )
         self._servers = client_config.get("bootstrap.servers", "")
         self._timeout_s = timeout_s
+
+    def cluster(self) -> ClusterFacts:
+        """Which brokers there are, and what this user may do with the cluster as a whole."""
+        future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=self._timeout_s)
+        found = self._result(future, f"cannot reach Kafka at {self._servers}")
+        return ClusterFacts(
+            cluster_id=found.cluster_id or "",
+            brokers=tuple(f"{node.host}:{node.port}" for node in found.nodes),
+            operations=_operation_names(found.authorized_operations),
+        )
+
+    def topic_operations(self, topics: Iterable[str]) -> dict[str, frozenset[str] | None]:
+        """What this user may do with each topic that it can see; None: the brokers do not say."""
+        unique = sorted(set(topics))
+        if not unique:
+            return {}
+        futures = self._client.describe_topics(
+            TopicCollection(unique), include_authorized_operations=True, request_timeout=self._timeout_s
+        )
+        answers = {
+            name: self._result(future, f"cannot describe topic {name}", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
+            for name, future in futures.items()
+        }
+        return {name: _operation_names(found.authorized_operations) for name, found in answers.items() if found}
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Partitions of each topic that exists; topics that do not are left out."""
@@ -110,13 +143,27 @@ class Admin:
 
     def end_offsets(self, partitions: Iterable[Partition], *, committed: bool) -> dict[Partition, int]:
         """The offset after the last record: of committed data only (the last stable offset), or of all."""
-        request = {TopicPartition(*partition): OffsetSpec.latest() for partition in set(partitions)}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        return self._offsets(partitions, OffsetSpec.latest(), isolation)
+
+    def begin_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset of the first record that is still there; that of the next one where there is none."""
+        return self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+
+    def offsets_at(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
+        """The offset of the first record at this time or later; partitions without one are left out."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_UNCOMMITTED)
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def _offsets(
+        self, partitions: Iterable[Partition], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[Partition, int]:
+        request = {TopicPartition(*partition): spec for partition in set(partitions)}
         if not request:
             return {}
-        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         answers = self._client.list_offsets(request, isolation_level=isolation, request_timeout=self._timeout_s)
         return {
-            (asked.topic, asked.partition): self._result(future, f"cannot read the end of {asked.topic}").offset
+            (asked.topic, asked.partition): self._result(future, f"cannot read the offsets of {asked.topic}").offset
             for asked, future in answers.items()
         }
 
@@ -135,3 +182,7 @@ class Admin:
             f"cannot reach Kafka at {self._servers}: {describe(exception)}; "
             "check bootstrap.servers and that the brokers are up"
         )
+
+
+def _operation_names(operations: Iterable[Any] | None) -> frozenset[str] | None:
+    return None if operations is None else frozenset(operation.name for operation in operations)

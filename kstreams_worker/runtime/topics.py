@@ -8,6 +8,7 @@ missing before it hands out tasks, and refuses to touch anything when an existin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -40,6 +41,18 @@ class TopicAdmin(Protocol):
     def topic_configs(self, topics: list[str], key: str) -> dict[str, str]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class TopicsLook:
+    """How the topics of a topology stand."""
+
+    missing: tuple[str, ...] = ()
+    """Topics that the user must create."""
+    to_create: tuple[str, ...] = ()
+    """Internal topics that the first instance will create."""
+    complaint: str = ""
+    """Why an internal topic does not fit."""
+
+
 class TopologyTopics:
     """The topics of one application."""
 
@@ -68,6 +81,19 @@ class TopologyTopics:
         """The topics that the user must create: sources, sinks and others."""
         named = {topic for sub in self._topology.subtopologies for topic in (*sub.source_topics, *sub.sink_topics)}
         return sorted({*named, *self._other_topics})
+
+    def input_topics(self) -> list[str]:
+        """The topics that the topology reads and does not write itself."""
+        return sorted({topic for sub in self._topology.subtopologies for topic in sub.source_topics})
+
+    def internal_topics(self) -> list[str]:
+        """Repartition topics and changelogs, by their real names."""
+        repartition = {
+            topic.topic(self._application_id)
+            for sub in self._topology.subtopologies
+            for topic in sub.repartition_sources
+        }
+        return sorted({*repartition, *self._changelogs()})
 
     def source_topics(self, sub: SubTopology) -> tuple[str, ...]:
         """All topics that a subtopology reads, by their real names."""
@@ -114,6 +140,19 @@ class TopologyTopics:
             for sub in self._topology.subtopologies
             for partition in range(self._task_count(sub, counts))
         }
+
+    def look(self) -> TopicsLook:
+        """How the topics stand, for a person; nothing is created. Raises BrokerError."""
+        existing = self._admin.partition_counts([*self.all_topics(), *self._changelogs()])
+        missing = tuple(topic for topic in self.external_topics() if topic not in existing)
+        if missing:
+            return TopicsLook(missing)
+        try:
+            wanted = self._internal(self._counts(existing))
+            self._check(wanted, existing)
+        except TopicsUnsuitable as unsuitable:
+            return TopicsLook(complaint=str(unsuitable))
+        return TopicsLook(to_create=tuple(spec.name for spec in wanted if spec.name not in existing))
 
     def _see_to_control(self, existing: Mapping[str, int]) -> None:
         """Create or check the control topic. Nothing about it stops a round: the group works without one."""

@@ -33,12 +33,17 @@ def command_line(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "kstreams_worker", *arguments]
 
 
-def run_command(*arguments: str, cwd: Path = TESTS, timeout_s: float = DEADLINE_S) -> subprocess.CompletedProcess[str]:
+def run_command(
+    *arguments: str,
+    cwd: Path = TESTS,
+    timeout_s: float = DEADLINE_S,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
     """Run the product's command to its end."""
     return subprocess.run(
         command_line(*arguments),
         cwd=cwd,
-        env=clean_environment(),
+        env=clean_environment(**(environment or {})),
         capture_output=True,
         text=True,
         check=False,

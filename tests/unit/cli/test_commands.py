@@ -175,7 +175,9 @@ def test_every_flag_of_a_setting_names_its_environment_variable() -> None:
 
 def test_help_lists_every_command() -> None:
     shown = output_of("--help")
-    for name in ("run", "topology", "config", "version", "tasks", "scale-down", "explain", "broker"):
+    names = ["run", "topology", "config", "version", "broker", "pipeline"]
+    names += ["tasks", "group", "lag", "explain", "scale-down", "reset", "doctor"]
+    for name in names:
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)
 
 
