@@ -22,7 +22,6 @@ from kstreams_worker.group.client import GroupClient
 TRANSACTION_TIMEOUT_MS = 10_000
 OPERATIONS = {3: "READ", 6: "DELETE", 8: "DESCRIBE"}
 """Of groups, by their number in the brokers' bit sets (KIP-430)."""
-UNKNOWN_OPERATIONS = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +38,8 @@ def group_operations(client: GroupClient, group_id: str) -> frozenset[str] | Non
     [group] = client.ask(group_id, request).groups
     if group.error_code:
         raise BrokerError(f"group {group_id}: {kafka_errors.for_code(group.error_code).__name__}")
-    bits: int = group.authorized_operations
-    if bits == UNKNOWN_OPERATIONS:
-        return None
-    return frozenset(name for number, name in OPERATIONS.items() if bits >> number & 1)
+    numbers: set[int] | None = group.authorized_operations
+    return None if numbers is None else frozenset(OPERATIONS[each] for each in numbers & OPERATIONS.keys())
 
 
 def broker_clock(client: GroupClient, group_id: str, transactional_id: str) -> BrokerClock:
