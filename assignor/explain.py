@@ -15,7 +15,7 @@ from assignor.model import Decision, LagRecords, MemberId, MoveCase, RoundResult
 
 Names = Mapping[MemberId, str]
 Lags = Mapping[TaskId, LagRecords]
-"""Records that a task's learner lacked when it joined the round; those it did not know are left out."""
+"""Records that who learns a task, or has just got it, lacked when it joined the round; what it did not know is left out."""
 
 LINES_MAX = 50
 """Stories told in full; a screen or two. The rest is counted. `report` has all of them."""
@@ -152,6 +152,8 @@ def _line(decision: Decision, tasks: list[TaskId], names: Names, lags: Lags) -> 
     waits = waits_for(decision, names)
     wait = f"; waits for {waits}" if waits and waits != decision.reason else ""
     if decision.learner is not None:
+        wait += _lag_text(tasks, lags) or ", which has just begun"
+    elif previous != owner:
         wait += _lag_text(tasks, lags)
     return f"{task_ranges(tasks)} {place} ({decision.case.value}): {decision.reason}{wait}"
 
@@ -159,7 +161,7 @@ def _line(decision: Decision, tasks: list[TaskId], names: Names, lags: Lags) -> 
 def _lag_text(tasks: list[TaskId], lags: Lags) -> str:
     known = [lags[task] for task in tasks if task in lags]
     if not known:
-        return ", which has just begun"
+        return ""
     unknown = f", {len(tasks) - len(known)} tasks just begun" if len(known) < len(tasks) else ""
     return f", {sum(known)} records behind when it joined{unknown}"
 

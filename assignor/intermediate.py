@@ -127,8 +127,7 @@ def _give_to_copy(plan: Plan, task: TaskId, copies: list[Copy]) -> None:
 
     best = min(copies, key=preference)
     worker = best.worker or plan.worker_on(best.instance, task)
-    kind = "has a copy of its state open" if best.worker else "has its state on disk"
-    _place(plan, task, worker, f"{kind}, {best.state.lag} records behind")
+    _place(plan, task, worker, "has the best copy of its state" + ("" if best.worker else ", on disk"))
 
 
 def _give_to_room(plan: Plan, tasks: list[TaskId], loads: Loads) -> None:

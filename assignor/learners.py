@@ -54,7 +54,7 @@ def _plan_for_leaving(plan: Plan) -> None:
         fitting = [copy for copy in warm if loads.of_instance[copy.instance.rank] < bounds[copy.instance.capacity][1]]
         if fitting:
             best = min(fitting, key=lambda copy: (copy.staleness(), loads.instance_room(copy.instance)))
-            _learn(plan, task, best, f"its owner leaves; the learner had a copy, {best.state.lag} records behind")
+            _learn(plan, task, best, "its owner leaves; the learner had a copy")
         else:
             _learn(plan, task, room.peek(), "its owner leaves; the learner's instance has most room")
 
@@ -81,7 +81,7 @@ def _plan_for_balance(plan: Plan) -> None:
                 )
                 giving[rank] -= 1
                 getting[best.instance.rank] -= 1
-                _relocate(plan, task, best, f"for balance; the learner had a copy, {best.state.lag} records behind")
+                _relocate(plan, task, best, "for balance; the learner had a copy")
     takers = _takers(getting, instances)
     for rank, tasks_of in sorted(candidates.items()):
         cold = {worker: [task for task in tasks if task not in plan.learner] for worker, tasks in tasks_of.items()}

@@ -64,16 +64,17 @@ def recount(said: Mapping[MemberId, Subscription], given: Mapping[MemberId, Assi
     return RoundResult(given, tuple(decisions), LeaderMemory())
 
 
-def learner_lags(result: RoundResult, said: Mapping[MemberId, Subscription]) -> dict[TaskId, LagRecords]:
-    """Records that learners lacked when they joined the round, as far as they knew.
+def copy_lags(result: RoundResult, said: Mapping[MemberId, Subscription]) -> dict[TaskId, LagRecords]:
+    """Records that those who learn a task, or have just got it, lacked when they joined the round, as far as they knew.
 
     One without a copy knows nothing, nor does one that has just begun: it says 0, and that it is not ready.
     """
     lags: dict[TaskId, LagRecords] = {}
     for decision in result.decisions:
-        learner = None if decision.learner is None else said.get(decision.learner)
-        if learner is not None:
-            for copies in (learner.dormant, learner.standbys, learner.learners):
+        taker = decision.learner or decision.owner
+        says = None if taker is None or taker == decision.previous else said.get(taker)
+        if says is not None:
+            for copies in (says.dormant, says.standbys, says.learners):
                 copy = copies.get(decision.task)
                 if copy is not None and (copy.lag or copy.ready):
                     lags[decision.task] = copy.lag

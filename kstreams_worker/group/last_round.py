@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from assignor.explain import member_names
 from assignor.model import LagRecords, MemberId, RoundResult, TaskId
-from assignor.recount import learner_lags, recount
+from assignor.recount import copy_lags, recount
 from kstreams_worker.group.events import GroupDescription
 
 
@@ -19,7 +19,7 @@ class LastRound:
     result: RoundResult
     names: Mapping[MemberId, str]
     lags: Mapping[TaskId, LagRecords]
-    """Records that each task's learner lacked when it joined the round."""
+    """Records that who learns a task, or has just got it, lacked when it joined the round."""
     leader: str | None
     unreadable: tuple[str, ...]
     """Members whose metadata or assignment cannot be read: the round is told without them."""
@@ -34,7 +34,7 @@ def last_round(group: GroupDescription) -> LastRound:
     return LastRound(
         result=result,
         names=names,
-        lags=learner_lags(result, said),
+        lags=copy_lags(result, said),
         leader=next((names.get(member, member) for member, each in given.items() if each.sources), None),
         unreadable=tuple(
             each.member_id for each in group.members if each.subscription is None or each.assignment is None

@@ -6,11 +6,23 @@ import json
 from dataclasses import replace
 
 from members import said
-from walkthrough_table import Walk
+from walkthrough_table import Walk, task
 
 from assignor.assign import assign
 from assignor.explain import LINES_MAX, lines, member_names, report, summary, task_ranges
-from assignor.model import Assignment, Decision, GroupSnapshot, LeaderMemory, MemberId, MoveCase, RoundResult, TaskId
+from assignor.model import (
+    Assignment,
+    CopyState,
+    Decision,
+    GroupSnapshot,
+    LagRecords,
+    LeaderMemory,
+    MemberId,
+    MoveCase,
+    RoundResult,
+    TaskId,
+)
+from assignor.recount import copy_lags
 
 
 def snapshot(walk: Walk) -> GroupSnapshot:
@@ -59,6 +71,21 @@ def test_members_with_the_same_name_are_told_apart() -> None:
     assert member_names(members) == {"a": f"A {ids['a']}/0", "b": f"A {ids['b']}/0", "c": f"{ids['c']}/2"}
     del members[MemberId("b")]
     assert member_names(members)["a"] == "A/0"
+
+
+def test_how_far_behind_whoever_takes_over_was() -> None:
+    """A copy that was known when the round began: a learner's, a standby's, one on disk."""
+    walk = Walk("S1[T1, T2], S2[T3]")
+    walk.members["S2"] = replace(walk.members["S2"], standbys={task("T1"): CopyState(LagRecords(30))})
+    walk.crashes("S1")
+    at = snapshot(walk)
+    result = assign(at)
+    lags = copy_lags(result, at.members)
+    assert lags == {task("T1"): 30}
+    assert lines(result, lags=lags)[1:] == [
+        "0_1 goes to S2 (take_over): has the best copy of its state, 30 records behind when it joined",
+        "0_2 goes to S2 (take_over): most room",
+    ]
 
 
 def test_the_report_is_json() -> None:
