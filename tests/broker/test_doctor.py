@@ -60,7 +60,7 @@ def test_from_nothing_to_a_running_application_and_a_topic_that_does_not_fit(
         app.feeder.burst(500)
         instance = app.start()
         app.until(lambda: instance.tasks() == ALL_TASKS, "it runs all tasks")
-        app.until_counted(100)
+        app.until_complete()
         code, found = doctor(app)
         assert code == 0, found
         assert found["internal topics"][0]["text"] == "1 exist and fit"
