@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.count import VARIANTS, CountOptions, count
-from benchmarks.gaps import GapOptions, gaps
+from benchmarks.gaps import SCENARIOS, GapOptions, gaps
 from benchmarks.latency import LatencyOptions, latency
 from benchmarks.peers import PEERS
 from benchmarks.report import Report
@@ -37,6 +37,17 @@ class PeerName(StrEnum):
     KAFKA_STREAMS = "kafka-streams"
     QUIX = "quix"
     FAUST = "faust"
+
+
+class ScenarioName(StrEnum):
+    """Of the command line, in the order of `SCENARIOS`."""
+
+    SCALE_UP = "scale-up"
+    SCALE_DOWN = "scale-down"
+    HANDOVER = "handover"
+    KILL_WITH_STANDBY = "kill-with-standby"
+    KILL = "kill"
+    HOST_LOSS = "host-loss"
 
 
 class GuaranteeName(StrEnum):
@@ -115,10 +126,13 @@ def latency_command(
 @app.command("gaps")
 def gaps_command(
     *,
-    rate_per_s: Annotated[int, typer.Option("--rate", min=1, help="Records each second.")] = 4_000,
-    keys: Keys = 100_000,
-    history: Annotated[int, typer.Option("--history", min=0, help="Records counted before.")] = 500_000,
-    repetitions: Repetitions = 5,
+    rate_per_s: Annotated[int, typer.Option("--rate", min=1, help="Records each second.")] = 20_000,
+    keys: Keys = 1_000_000,
+    history: Annotated[int, typer.Option("--history", min=0, help="Records counted before.")] = 2_000_000,
+    repetitions: Repetitions = 3,
+    scenarios: Annotated[
+        list[ScenarioName] | None, typer.Option("--scenario", help="What to do; may be repeated.  [default: all]")
+    ] = None,
     undisturbed_s: Annotated[float, typer.Option("--undisturbed-s", min=1, help="For comparison.")] = 5.0,
     commit_interval_ms: CommitInterval = 100,
     guarantee: Annotated[GuaranteeName, typer.Option("--guarantee", help="processing.guarantee.")] = (
@@ -127,8 +141,12 @@ def gaps_command(
     servers: Servers = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Silence of an output partition when an instance joins, and when a worker is killed with and without standby."""
-    options = GapOptions(rate_per_s, keys, history, repetitions, undisturbed_s, commit_interval_ms, guarantee.value)
+    """Silence of an output partition when an instance joins or leaves, or a worker or an instance is killed."""
+    named = dict(zip(ScenarioName, SCENARIOS, strict=True))
+    chosen = [named[name] for name in scenarios or ScenarioName]
+    options = GapOptions(
+        rate_per_s, keys, history, repetitions, undisturbed_s, commit_interval_ms, guarantee.value, chosen
+    )
     gaps(Report(json_file), options, servers)
 
 

@@ -1,4 +1,4 @@
-"""Processing gaps: how long an output partition is silent when an instance joins, and when a worker is killed.
+"""Processing gaps: how long an output partition is silent when an instance joins, leaves, is killed, or loses a worker.
 
 The input is steady, and each task writes to the output partition of its own number. A gap is the time between two
 moments at which records of one partition became visible to a read-committed consumer. It cannot be shorter than the
@@ -8,10 +8,12 @@ commit interval; what it is without any disturbance is measured in the same run.
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +24,7 @@ from benchmarks.job import Guarantee
 from benchmarks.kafka import fill, running_kafka
 from benchmarks.processes import BenchmarkFailed, GuardedProcess, Instance
 from benchmarks.report import Report, spread
+from benchmarks.topology import STATE_BYTES
 from kstreams_worker.io.consumer import RecordConsumer
 from kstreams_worker.testing.broker import RunningKafka
 
@@ -44,6 +47,7 @@ class GapOptions:
     undisturbed_s: float
     commit_interval_ms: int
     guarantee: Guarantee
+    scenarios: Sequence[Scenario]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Scene:
     def __init__(self, kafka: RunningKafka, options: GapOptions, standbys: int, directory: Path) -> None:
         self.group = kafka.unique_name("gaps")
         self.instances: list[Instance] = []
+        self.started = 0
         self._kafka = kafka
         self._options = options
         self._standbys = standbys
@@ -90,8 +95,8 @@ class Scene:
         fill(kafka.bootstrap_servers, self.source, options.history, options.keys)
 
     def start_instance(self) -> None:
-        """One more."""
-        name = f"instance-{len(self.instances) + 1}"
+        """One more. It leaves by handing its tasks over."""
+        name = f"instance-{self.started + 1}"
         instance = Instance(
             name,
             self._directory / name,
@@ -102,9 +107,29 @@ class Scene:
                 "processing.guarantee": self._options.guarantee,
                 "commit.interval.ms": self._options.commit_interval_ms,
                 "num.standby.tasks": self._standbys,
+                "on.sigterm": "handover",
             },
+            "states",
         )
+        self.started += 1
         self.instances.append(instance)
+
+    def take_away(self, instance: Instance) -> None:
+        """Wait until an instance has ended, and count on it no more."""
+        deadline = time.monotonic() + STEP_TIMEOUT_S
+        while not instance.has_ended:
+            if time.monotonic() > deadline:
+                raise BenchmarkFailed(f"{instance.name} has not ended after {STEP_TIMEOUT_S:g} s: {self._describe()}")
+            time.sleep(POLL_S)
+        self.instances.remove(instance)
+
+    def scale_down(self, instance: Instance) -> None:
+        """Have the tool send an instance away, and wait until it has gone."""
+        command = [sys.executable, "-m", "kstreams_worker", "scale-down", "--instances", instance.process_id]
+        access = ["--bootstrap-servers", self._kafka.bootstrap_servers, "--application-id", self.group]
+        done = subprocess.run([*command, *access], capture_output=True, text=True, timeout=STEP_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise BenchmarkFailed(f"scale-down ended with code {done.returncode}: {done.stderr}")
 
     def end(self) -> None:
         """End all instances."""
@@ -198,6 +223,25 @@ def _scale_up(scene: Scene) -> None:
     scene.start_instance()
 
 
+def _scale_down(scene: Scene) -> None:
+    leaving = scene.instances[-1]
+    scene.scale_down(leaving)
+    scene.take_away(leaving)
+
+
+def _hand_over(scene: Scene) -> None:
+    leaving = scene.instances[-1]
+    leaving.ask_to_end()
+    scene.take_away(leaving)
+
+
+def _lose_a_host(scene: Scene) -> str:
+    victim = scene.instances[-1]
+    victim.kill()
+    scene.take_away(victim)
+    return victim.name
+
+
 def _kill_a_worker(scene: Scene) -> str:
     victim = scene.instances[-1]
     victim.kill_worker()
@@ -205,18 +249,21 @@ def _kill_a_worker(scene: Scene) -> str:
 
 
 SCENARIOS = (
-    Scenario("a second instance joins", 1, 0, _scale_up),
+    Scenario("scale-up", 1, 0, _scale_up),
+    Scenario("scale-down by the tool", 2, 0, _scale_down),
+    Scenario("SIGTERM, handover", 2, 0, _hand_over),
     Scenario("kill -9 of a worker, with standby", 2, 1, _kill_a_worker),
     Scenario("kill -9 of a worker, no standby", 2, 0, _kill_a_worker),
+    Scenario("host loss, with standby", 2, 1, _lose_a_host),
 )
 
 
 def gaps(report: Report, options: GapOptions, servers: str | None) -> None:
     """Measure all scenarios, in turns."""
-    results: dict[str, list[Gaps]] = {scenario.name: [] for scenario in SCENARIOS}
+    results: dict[str, list[Gaps]] = {scenario.name: [] for scenario in options.scenarios}
     with running_kafka(servers) as kafka:
         for repetition in range(1, options.repetitions + 1):
-            for scenario in SCENARIOS:
+            for scenario in options.scenarios:
                 found = _run(kafka, scenario, options)
                 results[scenario.name].append(found)
                 report.say(
@@ -244,7 +291,7 @@ def gaps(report: Report, options: GapOptions, servers: str | None) -> None:
     ]
     columns = ("seconds of silence", "tasks moved or lost", "other tasks", "all, undisturbed")
     caption = (
-        f"Longest gap of a run at {options.rate_per_s:,} records/s and {options.keys:,} keys; medians of the runs. "
+        f"Longest gap of a run at {options.rate_per_s:,} records/s, {options.keys:,} keys of {STATE_BYTES} bytes; medians. "
         f"{options.guarantee}, commits every {options.commit_interval_ms} ms."
     )
     report.table("gaps at the output", columns, rows, caption)

@@ -70,12 +70,20 @@ class GuardedProcess:
         except psutil.NoSuchProcess:
             return []
 
-    def end(self) -> None:
-        """Ask it to end, and kill it and what it has started if it takes long. Harmless when it has ended."""
-        with contextlib.suppress(BrokenPipeError):
+    def ask_to_end(self) -> None:
+        """Send SIGTERM. Harmless when it has ended."""
+        with contextlib.suppress(BrokenPipeError, ValueError):
             assert self._guardian.stdin is not None
             self._guardian.stdin.write(b"SIGTERM\n")
             self._guardian.stdin.flush()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._guardian.poll() is not None
+
+    def end(self) -> None:
+        """Ask it to end, and kill it and what it has started if it takes long. Harmless when it has ended."""
+        self.ask_to_end()
         try:
             self._guardian.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -89,17 +97,25 @@ class Instance(GuardedProcess):
     """An instance of the product: `kstreams-worker run`, a supervisor with one worker, with status pages."""
 
     def __init__(
-        self, name: str, directory: Path, environment: Mapping[str, str], settings: Mapping[str, object]
+        self,
+        name: str,
+        directory: Path,
+        environment: Mapping[str, str],
+        settings: Mapping[str, object],
+        topology: str = "counts",
     ) -> None:
         directory.mkdir()
         super().__init__(
-            name, run_command(directory / "state", {"http.port": 0, **settings}), directory / "log", environment
+            name,
+            run_command(directory / "state", {"http.port": 0, **settings}, topology),
+            directory / "log",
+            environment,
         )
         self._address = ""
 
     def tasks(self) -> list[dict[str, Any]]:
         """The tasks of its worker as the status page tells them, about once a second; empty while it cannot tell."""
-        self._address = self._address or self._find_address()
+        self._address = self._address or self._first_said("status")
         if not self._address:
             return []
         try:
@@ -109,14 +125,25 @@ class Instance(GuardedProcess):
             return []
         return [task for worker in workers if worker["running"] for task in worker.get("tasks", ())]
 
-    def _find_address(self) -> str:
-        """The first line of the log says where the status pages are."""
+    @property
+    def process_id(self) -> str:
+        """By which the group knows it; empty as long as it has not said so."""
+        return self._first_said("instance").partition(" ")[0]
+
+    def _first_said(self, fact: str) -> str:
+        """The first line of the log has what one asks for in a bug report."""
         with self.log.open(errors="replace") as log:
             first = log.readline()
         try:
-            return str(json.loads(first)["status"])
+            return str(json.loads(first)[fact])
         except (ValueError, LookupError, TypeError):  # half written, or no such line
             return ""
+
+    def kill(self) -> None:
+        """`kill -9` everything, as if the host were lost."""
+        for process in self.descendants():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def kill_worker(self) -> None:
         """`kill -9` the worker process. Its supervisor lives, and starts it again."""
@@ -130,8 +157,8 @@ class Instance(GuardedProcess):
         workers[0].kill()
 
 
-def run_command(state: Path, settings: Mapping[str, object]) -> list[str]:
-    """`kstreams-worker run` for the benchmarks' topology."""
+def run_command(state: Path, settings: Mapping[str, object], topology: str = "counts") -> list[str]:
+    """`kstreams-worker run` for one of the benchmarks' topologies."""
     given = (part for name, value in settings.items() for part in ("--set", f"{name}={value}"))
-    run = [sys.executable, "-m", "kstreams_worker", "run", "benchmarks.topology:counts"]
+    run = [sys.executable, "-m", "kstreams_worker", "run", f"benchmarks.topology:{topology}"]
     return [*run, "--state-dir", str(state), "--log-format", "json", *given]
