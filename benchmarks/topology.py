@@ -25,6 +25,6 @@ def states() -> Topology:
 
     builder = StreamsBuilder()
     records = builder.stream(os.environ["BENCH_SOURCE"], key=bytes, value=bytes)
-    table = records.group_by_key().aggregate(lambda: bytes(STATE_BYTES), count, materialized="states")
+    table = records.group_by_key().aggregate(lambda: bytes(STATE_BYTES), count, value=bytes, materialized="states")
     table.to_stream().to(os.environ["BENCH_SINK"])
     return builder.build()
