@@ -6,9 +6,11 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from harness.application import ALL_TASKS, application
 from harness.history import check_at_least_once, check_every_update
+from harness.waiting import DEADLINE_S
 
 from kstreams_worker.testing.broker import RunningKafka
 
@@ -59,6 +61,50 @@ def test_a_killed_instance_is_replaced_by_the_others(kafka: RunningKafka, tmp_pa
         step = "promote" if standbys else "open"
         assert takeover[step].split() == lost, takeover
         app.until_counted()
+        app.finish()
+
+
+def test_two_instances_die_at_once(kafka: RunningKafka, tmp_path: Path) -> None:
+    """The one that is left takes all tasks, those with and those without a copy on it."""
+    with application(kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, num_standby_tasks=1) as app:
+        app.feeder.burst(5_000).start()
+        first = app.start()
+        app.until_balanced(first)
+        second, third = app.start(), app.start()
+        app.until_balanced(first, second, third)
+        app.until_counted()
+
+        first.kill()
+        second.kill()
+
+        app.until_balanced(third)
+        app.until_counted()
+        second.start()
+        app.until_balanced(second, third)
+        app.finish()
+
+
+def test_workers_whose_supervisor_dies_close_in_order(kafka: RunningKafka, tmp_path: Path) -> None:
+    """They commit and leave, which costs no session timeout, and the state directory is free for a successor."""
+    with application(kafka, tmp_path) as app:
+        app.feeder.burst(5_000).start()
+        pair = app.start(num_workers=2)
+        other = app.start()
+        app.until(lambda: sorted(pair.tasks() + other.tasks()) == ALL_TASKS, "all tasks run")
+        app.until(lambda: len(pair.tasks_of_workers()) == 2, "two workers share the tasks")
+        app.until_counted()
+        orphans = [psutil.Process(pid) for pid in pair.worker_pids()]
+
+        pair.kill_supervisor()
+
+        app.until_balanced(other)
+        psutil.wait_procs(orphans, DEADLINE_S)
+        assert not any(orphan.is_running() for orphan in orphans)
+        assert len(pair.log("worker closed")) == 2
+        app.until_counted()
+        pair.start()
+        app.until(lambda: len(pair.tasks()) >= 2, "the successor has tasks")
+        app.until(lambda: sorted(pair.tasks() + other.tasks()) == ALL_TASKS, "all tasks run again")
         app.finish()
 
 

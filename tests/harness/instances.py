@@ -132,6 +132,11 @@ class Instance:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(DEADLINE_S)
 
+    def kill_supervisor(self) -> None:
+        """kill -9 of the supervisor alone: its workers are left to themselves."""
+        self._started.kill()
+        self._started.wait(DEADLINE_S)
+
     @property
     def process_id(self) -> str:
         """The instance's id, kept in its state directory: how tools name it, as all instances here share a host."""
