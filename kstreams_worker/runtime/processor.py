@@ -35,6 +35,12 @@ log = structlog.get_logger(__name__)
 HELD_ROWS_MAX = 200_000
 """Rows that may wait for the transaction under way to end. Then processing waits, too."""
 
+TURN_S = 0.1
+"""About how long one turn may take: a round waits for the loop, and a task that is being handed over with it."""
+FIRST_TURN_RECORDS = 500
+TURN_GROWTH_MAX = 4
+"""By how much a turn may be larger than the last one: how long a record takes varies."""
+
 
 class InputReader(Protocol):
     """What the processor needs of a consumer."""
@@ -91,6 +97,7 @@ class Processor:
         self._gate = gate
         self._metrics = metrics
         self._max_records = max_records
+        self._turn_records = min(FIRST_TURN_RECORDS, max_records)
         self._max_dirty_bytes = max_dirty_bytes
         self._running: dict[Partition, Task] = {}
         self._oldest_ms: int | None = None
@@ -123,14 +130,21 @@ class Processor:
     def turn(self, timeout_s: float) -> int:
         """Process what is there, waiting up to `timeout_s` for the first record. Returns the number of records.
 
+        With slow functions it takes fewer records, so that what else the loop has to do is never far away.
+
         Raises RecordError where a record cannot be processed, BrokerError, ProducerFenced.
         """
-        fetched = self._reader.fetch(self._max_records, timeout_s)
+        fetched = self._reader.fetch(self._turn_records, timeout_s)
+        started = time.perf_counter()
         for batch in fetched.batches:
             task = self._running.get((batch.topic, batch.partition))
             if task is not None:
                 self._process(task, batch)
-        return sum(map(len, fetched.batches))
+        records = sum(map(len, fetched.batches))
+        if records:
+            fitting = int(records * TURN_S / max(time.perf_counter() - started, 1e-6))
+            self._turn_records = max(1, min(fitting, TURN_GROWTH_MAX * self._turn_records, self._max_records))
+        return records
 
     def _process(self, task: Task, batch: RecordBatch) -> None:
         program = task.program

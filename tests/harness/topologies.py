@@ -45,6 +45,20 @@ def counts_with_a_slow_step() -> Topology:
     return builder.build()
 
 
+def _after_a_millisecond(key: bytes, value: Any) -> bool:
+    time.sleep(0.001)
+    return True
+
+
+def slow_counts() -> Topology:
+    """As `counts`, with a step that takes a millisecond for each record."""
+    builder = StreamsBuilder()
+    records = builder.stream(os.environ["INPUT_TOPIC"], key=bytes, value="json").filter(_after_a_millisecond)
+    counted = records.group_by_key().count(materialized="counts")
+    counted.to_stream().to(os.environ["OUTPUT_TOPIC"], value="json")
+    return builder.build()
+
+
 def fixed() -> Topology:
     """One that needs nothing around it, for instances that never get to run it."""
     builder = StreamsBuilder()
