@@ -174,9 +174,10 @@ class GroupClient:
             node = manager.cluster.add_coordinator(result, CoordinatorType(kind), key)
             await manager.wait_for(manager.get_connection(node).init_future, TIMEOUT_MS)
             response = await manager.wait_for(manager.send(request, node_id=node), TIMEOUT_MS)
-            error = kafka_errors.for_code(getattr(response, "error_code", 0))
-            if issubclass(error, kafka_errors.RetriableError):  # the coordinator has moved, or is loading
-                raise error
+            for answer in (response, *getattr(response, "groups", ())):
+                error = kafka_errors.for_code(getattr(answer, "error_code", 0))
+                if issubclass(error, kafka_errors.RetriableError):  # the coordinator has moved, or is loading
+                    raise error
             return response
 
         manager = self._client._manager
