@@ -78,7 +78,8 @@ class Leader:
         self._memory = LeaderMemory()
         self._generation = -1
         self._assigned_ms = 0
-        self._snapshot: GroupSnapshot | None = None
+        self.last_snapshot: GroupSnapshot | None = None
+        """What the last round was computed from."""
         self.last_round: RoundResult | None = None
 
     def assign(self, leader_id: str, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
@@ -102,7 +103,7 @@ class Leader:
             assignments = self._encoded(leader_id, members, result)
         self._memory = result.memory
         self._generation = generation
-        self._snapshot = snapshot
+        self.last_snapshot = snapshot
         self.last_round = result
         moves = Counter(decision.case.value for decision in result.decisions if decision.case is not MoveCase.KEEP)
         log.info("round assigned", generation=generation, members=len(members), tasks=len(tasks), **moves)
@@ -122,9 +123,9 @@ class Leader:
 
     def to_publish(self, generation: int) -> list[Record]:
         """What the others should know of the round that made this generation: the memory, and the routing if there is any."""
-        if self._generation != generation or self._snapshot is None or self.last_round is None:
+        if self._generation != generation or self.last_snapshot is None or self.last_round is None:
             return []
-        routes = routing(self._snapshot, self.last_round, generation)
+        routes = routing(self.last_snapshot, self.last_round, generation)
         return [Memory.of(self._memory, generation), *([] if routes is None else [routes])]
 
     def patience_has_ended(self) -> bool:

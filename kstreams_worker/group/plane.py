@@ -89,6 +89,7 @@ class GroupPlane:
         self._unapplied: Assignment | None = None
         self._said_ready: frozenset[TaskId] = frozenset()
         self._said_leaving = False
+        self._asked: GroupEvent | None = None
         self._answer: Any = None
         self._loop_is_late = False
         self._closing = False
@@ -152,14 +153,14 @@ class GroupPlane:
         self._loop_is_late = False
         if time.monotonic() > event.deadline:
             self.request_rejoin("suspended after the round had begun")
-        self._resolve_answer()
+        self._resolve_answer(lambda asked: asked is event)
 
     def dropped(self) -> None:
         """Answer to MembershipLost: no task is left."""
         self._loop_is_late = False
         with self._lock:
             self._unapplied = None
-        self._resolve_answer()
+        self._resolve_answer(lambda asked: isinstance(asked, MembershipLost))
 
     def request_rejoin(self, reason: str) -> None:
         """Start a round."""
@@ -356,7 +357,7 @@ class GroupPlane:
         await self._ask_loop(MembershipLost(reason), None)
 
     async def _ask_loop(self, event: GroupEvent, timeout_s: float | None) -> None:
-        self._answer = Future()
+        self._asked, self._answer = event, Future()
         self._tell(event)
         try:
             await self._client._manager.wait_for(self._answer, None if timeout_s is None else timeout_s * 1000)
@@ -364,8 +365,16 @@ class GroupPlane:
             self._loop_is_late = True
             log.warning("the loop is busy; joining with its tasks still active", waited_s=timeout_s)
 
-    def _resolve_answer(self) -> None:
+    def _resolve_answer(self, answers: Callable[[GroupEvent], bool] = lambda _: True) -> None:
+        """End the wait for the loop, if what it was asked last is what this answers.
+
+        A busy loop may answer when nobody waits any longer. If that ended the wait for the next thing it was asked, a join
+        could call tasks suspended that the loop is about to resume, or claim tasks of a membership that is over.
+        """
+
         def resolve() -> None:
+            if self._asked is None or not answers(self._asked):
+                return
             answer, self._answer = self._answer, None
             if answer is not None and not answer.is_done:
                 answer.success(None)

@@ -143,11 +143,11 @@ def with_unapplied(said: Subscription, unapplied: Assignment | None) -> Subscrip
     """A subscription that also claims the tasks of an assignment that the loop has not acted on yet.
 
     The loop may be busy with a slow record while the next round begins. What the last round gave this worker is its own
-    all the same, and must not be given to another.
+    all the same, and must not be given to another: also not a task that is suspended still, and that the loop will resume
+    when it acts on that assignment.
     """
     if unapplied is None:
         return said
-    claimed = unapplied.active - said.suspended
     copies = {**said.standbys, **said.learners}
     unknown = CopyState(LagRecords(0))
     return Subscription(
@@ -156,8 +156,8 @@ def with_unapplied(said: Subscription, unapplied: Assignment | None) -> Subscrip
         capacity=said.capacity,
         name=said.name,
         endpoint=said.endpoint,
-        active=said.active | claimed,
-        suspended=said.suspended,
+        active=said.active | unapplied.active,
+        suspended=said.suspended - unapplied.active,
         learners={task: copies.get(task, unknown) for task in unapplied.learners},
         standbys={task: copies.get(task, unknown) for task in unapplied.standbys},
         dormant=said.dormant,

@@ -1,0 +1,287 @@
+"""A worker's processing loop, as `kstreams_worker.runtime.worker_loop` does it: the real task state machines and plans.
+
+Processing itself is not simulated, only who believes to process what; and that a loop may be busy for a while, so that what
+it is told waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from assignor.model import Assignment, CopyState, LagRecords, Subscription, TaskId
+from kstreams_worker.simulator.changelogs import Changelogs
+from kstreams_worker.simulator.clock import Action
+from kstreams_worker.simulator.membership import LoopCalls, Membership
+from kstreams_worker.simulator.process import Process
+from kstreams_worker.simulator.restore import Copy, Disk, RestoreNews, Restorer
+from kstreams_worker.simulator.timing import Timing
+from kstreams_worker.tasks.plan import (
+    Identity,
+    Step,
+    TaskStep,
+    TaskView,
+    plan,
+    subscription,
+    to_suspend,
+    wants_rejoin,
+)
+from kstreams_worker.tasks.states import Role, TaskEvent, TaskState
+
+
+class Watch(Protocol):
+    """Who wants to know what a loop does. `moved` is called for every change of a task, after it."""
+
+    def moved(self, loop: Loop, copy: Copy, event: TaskEvent) -> None: ...
+    def done(self, loop: Loop) -> None:
+        """The worker leaves the group for good, and its process ends."""
+        ...
+
+
+@dataclass(slots=True)
+class LoopSettings:
+    """What its instance's settings say."""
+
+    partial_rebalance: bool = True
+    leave_timeout_ms: int | None = None
+
+
+class Loop:
+    """One worker's tasks."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: LoopSettings,
+        process: Process,
+        member: Membership,
+        *,
+        disk: Disk,
+        logs: Changelogs,
+        timing: Timing,
+        dice: Random,
+        watch: Watch,
+    ) -> None:
+        self.identity, self.settings, self.process, self.member = identity, settings, process, member
+        self._disk, self._logs, self._timing, self._dice, self._watch = disk, logs, timing, dice, watch
+        self.restorer = Restorer(process, identity.worker, disk=disk, logs=logs, timing=timing, tell=self._on_restore)
+        self.tasks: dict[TaskId, Copy] = {}
+        self.leaving = False
+        self.assignment = Assignment()
+        """The last that it has acted on, or acts on now."""
+        self.closing = False
+        """It commits, leaves and ends."""
+        self._dormant = self._on_disk()
+        self._being_learned: frozenset[TaskId] = frozenset()
+        self._declared_ready: frozenset[TaskId] = frozenset()
+        self._declared = 0
+        self._free_at_ms = 0
+        member.loop = LoopCalls(
+            self.subscription,
+            lambda: bool(self._being_learned),
+            lambda deadline_ms: self._tell(lambda: self._on_prepare(deadline_ms)),
+            lambda: self._tell(self._on_lost),
+            lambda assignment, said: self._tell(lambda: self._on_assigned(assignment, said)),
+        )
+
+    # -- from outside ---------------------------------------------------------------------------------------------
+
+    def busy(self, for_ms: float) -> None:
+        """A slow record: what the loop is told from now on waits."""
+        self._free_at_ms = max(self._free_at_ms, self.process.clock.now_ms) + round(for_ms)
+
+    def order_to_leave(self) -> None:
+        """Leave once all tasks are learned elsewhere, or when the patience ends."""
+        self._tell(self._begin_to_leave)
+
+    def order_to_stay(self) -> None:
+        """Take the order to leave back."""
+        self._tell(self._stay)
+
+    def order_to_close(self) -> None:
+        """Commit, close and leave now."""
+        self._tell(self._leave)
+
+    def subscription(self) -> Subscription:
+        """What the worker says in its next join."""
+        self.restorer.measure()
+        return subscription(
+            self.identity,
+            self._views(),
+            self._dormant,
+            leaving=self.leaving,
+            leave_timeout_ms=self.settings.leave_timeout_ms if self.leaving else None,
+        )
+
+    def _tell(self, event: Action) -> None:
+        now_ms = self.process.clock.now_ms
+        self._free_at_ms = max(self._free_at_ms, now_ms) + round(self._dice.uniform(*self._timing.loop_ms))
+        self.process.after(self._free_at_ms - now_ms, event)
+
+    # -- leaving --------------------------------------------------------------------------------------------------
+
+    def _begin_to_leave(self) -> None:
+        if not self.leaving:
+            self.leaving = True
+            timeout_ms = self.settings.leave_timeout_ms
+            if timeout_ms is not None:
+                # A static member cannot say that it leaves: it waits for the round that its leader starts then.
+                grace_ms = self._timing.session_timeout_ms if self.member.static_id else 0
+                self.process.after(timeout_ms + grace_ms, lambda: self._patience_ends(timeout_ms))
+            self.member.request_rejoin()
+
+    def _patience_ends(self, timeout_ms: int) -> None:
+        if self.leaving and self.settings.leave_timeout_ms == timeout_ms:
+            self._leave()
+
+    def _stay(self) -> None:
+        if self.leaving:
+            self.leaving = False
+            self.member.request_rejoin()
+
+    def _leave(self) -> None:
+        self.closing = True
+        self._suspend([copy for copy in self.tasks.values() if copy.state is TaskState.RUNNING])
+        self.member.leave()
+        self._watch.done(self)
+
+    # -- rounds ---------------------------------------------------------------------------------------------------
+
+    def _on_prepare(self, deadline_ms: int) -> None:
+        if self.process.clock.now_ms < deadline_ms:
+            self._suspend([self.tasks[task] for task in to_suspend(self._views(), self._being_learned)])
+        self.member.prepared(deadline_ms)
+
+    def _suspend(self, copies: list[Copy]) -> None:
+        for copy in copies:
+            copy.position = self._logs.end(copy.task)
+            self._logs.stopped(copy.task, self.identity.worker)
+            self._fire(copy, TaskEvent.SUSPEND)
+
+    def _on_assigned(self, assignment: Assignment, said: Subscription) -> None:
+        self.assignment = assignment
+        steps = plan(self._views(), assignment)
+        given_up = [self.tasks[step.task] for step in steps if step.step in (Step.CLOSE, Step.DEMOTE)]
+        self._suspend([copy for copy in given_up if copy.state is TaskState.RUNNING])
+        for step in steps:
+            self._take(step)
+        if any(step.step is Step.CLOSE for step in steps):
+            self._dormant = self._on_disk()
+        self._being_learned = assignment.being_learned
+        said_ready = {task for task, copy in said.learners.items() if copy.ready}
+        self._declared_ready &= said_ready & assignment.learners
+        self.member.applied(assignment)
+        if assignment.rejoin or said.leaving is not self.leaving:
+            self.member.request_rejoin()
+        if self.leaving and not assignment.active:
+            self._leave()
+        else:
+            self._rejoin_if_ready()
+
+    def _take(self, step: TaskStep) -> None:
+        if step.step is Step.OPEN:
+            copy = Copy(step.task, step.role, self._logs.tasks[step.task].stateful)
+            self.tasks[step.task] = copy
+            if step.role is Role.ACTIVE:
+                self._promote(copy)
+            else:
+                self._fire(copy, TaskEvent.FOLLOW)
+                self.restorer.follow(copy)
+            return
+        copy = self.tasks[step.task]
+        match step.step:
+            case Step.CLOSE:
+                self._close(copy)
+            case Step.DEMOTE:
+                copy.role = step.role
+                self._fire(copy, TaskEvent.DEMOTE)
+                self.restorer.follow(copy)
+            case Step.RESUME:
+                self._fire(copy, TaskEvent.RESUME)
+                self._start(copy)
+            case Step.RELABEL:
+                copy.role = step.role
+            case Step.PROMOTE:
+                copy.role = Role.ACTIVE
+                self._promote(copy)
+
+    def _promote(self, copy: Copy) -> None:
+        self._fire(copy, TaskEvent.PROMOTE)
+        self.restorer.finish(copy)
+
+    def _close(self, copy: Copy) -> None:
+        del self.tasks[copy.task]
+        held_here = copy.state is TaskState.SUSPENDED
+        self._fire(copy, TaskEvent.CLOSE)
+        (self.restorer.close if held_here else self.restorer.drop)(copy)
+
+    def _on_lost(self) -> None:
+        for copy in list(self.tasks.values()):
+            if copy.state is TaskState.RUNNING:
+                self._logs.stopped(copy.task, self.identity.worker)
+            held_here = copy.state in (TaskState.RUNNING, TaskState.SUSPENDED)
+            del self.tasks[copy.task]
+            self._fire(copy, TaskEvent.CLOSE)
+            (self.restorer.close if held_here else self.restorer.drop)(copy)
+        self._being_learned = self._declared_ready = frozenset()
+        self._dormant = self._on_disk()
+        self.member.dropped()
+
+    # -- the restore thread's events --------------------------------------------------------------------------------
+
+    def _on_restore(self, copy: Copy, news: RestoreNews) -> None:
+        self._tell(lambda: self._on_finished(copy) if news is RestoreNews.FINISHED else self._on_copy(copy, news))
+
+    def _on_finished(self, copy: Copy) -> None:
+        if copy.state is TaskState.CLOSED:
+            self.restorer.close(copy)
+        elif copy.state is TaskState.FINISHING:
+            copy.version = self._logs.tasks[copy.task].version
+            self._fire(copy, TaskEvent.STARTED)
+            self._start(copy)
+
+    def _start(self, copy: Copy) -> None:
+        """Process it from now on. What is processed is soon committed, if the broker takes it."""
+        self._logs.started(copy.task, self.identity.worker)
+        if self.member.may_commit():
+            self._logs.tasks[copy.task].version += 1
+            copy.version = self._logs.tasks[copy.task].version
+
+    def _on_copy(self, copy: Copy, news: RestoreNews) -> None:
+        event = TaskEvent.CAUGHT_UP if news is RestoreNews.CAUGHT_UP else TaskEvent.FELL_BEHIND
+        if self.tasks.get(copy.task) is copy and copy.machine.allows(event):
+            self._fire(copy, event)
+            self._rejoin_if_ready()
+
+    def _rejoin_if_ready(self) -> None:
+        views = self._views()
+        if wants_rejoin(views, self._declared_ready, partial=self.settings.partial_rebalance):
+            self._declared_ready = frozenset(
+                task for task, view in views.items() if view.role is Role.LEARNER and view.state is TaskState.READY
+            )
+            self._declared += 1
+            declared = self._declared
+            self.process.after(self._timing.ready_retry_ms, lambda: self._declare_again(declared))
+            self.member.request_rejoin()
+
+    def _declare_again(self, declared: int) -> None:
+        if declared == self._declared and self._declared_ready:
+            self._declared_ready = frozenset()
+            self._rejoin_if_ready()
+
+    # -- the state ------------------------------------------------------------------------------------------------
+
+    def _views(self) -> Mapping[TaskId, TaskView]:
+        return {task: copy.view() for task, copy in self.tasks.items()}
+
+    def _fire(self, copy: Copy, event: TaskEvent) -> None:
+        copy.machine.fire(event)
+        self._watch.moved(self, copy, event)
+
+    def _on_disk(self) -> dict[TaskId, CopyState]:
+        return {
+            task: CopyState(LagRecords(round(max(0.0, self._logs.end(task) - position))))
+            for task, position in self._disk.closed.items()
+        }

@@ -1,0 +1,380 @@
+"""Instances, their workers and what befalls them: everything around the group that the group has no say in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from assignor.model import (
+    AssignorSettings,
+    GroupSnapshot,
+    InstanceId,
+    LeaderMemory,
+    MemberId,
+    RoundResult,
+    Subscription,
+    TaskId,
+    WorkerId,
+)
+from assignor.wire import decode_subscription
+from kstreams_worker.group.leader import Leader
+from kstreams_worker.group.states import MemberState
+from kstreams_worker.simulator.changelogs import Changelogs
+from kstreams_worker.simulator.clock import Clock
+from kstreams_worker.simulator.coordinator import GroupCoordinator
+from kstreams_worker.simulator.loop import Loop, LoopSettings
+from kstreams_worker.simulator.membership import Membership
+from kstreams_worker.simulator.network import Link
+from kstreams_worker.simulator.process import Process
+from kstreams_worker.simulator.restore import Copy, Disk
+from kstreams_worker.simulator.timing import Timing
+from kstreams_worker.tasks.plan import Identity
+from kstreams_worker.tasks.states import TaskEvent, TaskState
+
+TOPOLOGY = b"topology"
+RESTART_RETRY_MS = 500
+
+
+@dataclass(slots=True)
+class InstanceSettings:
+    """One container: its workers and its settings."""
+
+    name: str
+    workers: int = 1
+    capacity: int = 1
+    static: bool = False
+    partial_rebalance: bool = True
+    assignor: AssignorSettings = field(default_factory=AssignorSettings)
+    clock_skew_ms: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker process, with all that ends with it."""
+
+    instance: Instance
+    process: Process
+    link: Link
+    member: Membership
+    loop: Loop
+    leader: Leader
+
+    @property
+    def name(self) -> str:
+        return f"{self.instance.settings.name}/{self.loop.identity.worker.index}"
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """What outlives its processes: the disk and the identity that lies on it."""
+
+    identity: InstanceId
+    settings: InstanceSettings
+    disk: Disk = field(default_factory=Disk)
+    workers: dict[int, Worker] = field(default_factory=dict)
+    """Processes that are not dead, by index."""
+    gone: bool = False
+    """Its supervisor does not start workers again."""
+    leaving: bool = False
+    leave_timeout_ms: int | None = None
+
+
+class Observer:
+    """Who wants to know what happens. The methods do nothing here: override those of interest."""
+
+    def happened(self, who: str, what: str) -> None:
+        """Anything worth a line."""
+
+    def round(self, leader: Worker, generation: int, snapshot: GroupSnapshot, result: RoundResult) -> None:
+        """A leader has computed a round."""
+
+    def moved(self, worker: Worker, copy: Copy, event: TaskEvent) -> None:
+        """A task changed its state. STARTED also after RESUME: it is processed from now on."""
+
+
+class World:
+    """One simulated group and its surroundings. `clock` drives it."""
+
+    def __init__(
+        self,
+        tasks: Mapping[TaskId, bool],
+        timing: Timing,
+        observer: Observer,
+        *,
+        seed: int = 0,
+        memory_kept: bool = True,
+    ) -> None:
+        self.clock = Clock()
+        self.dice = Random(seed)
+        self.timing = timing
+        self.observer = observer
+        self.logs = Changelogs(self.clock)
+        for task, stateful in tasks.items():
+            self.logs.add(task, stateful=stateful)
+        self.coordinator = GroupCoordinator(
+            self.clock, timing.session_timeout_ms, timing.rebalance_timeout_ms, timing.initial_delay_ms, timing.nudged
+        )
+        self.instances: dict[str, Instance] = {}
+        self.memory: LeaderMemory | None = LeaderMemory() if memory_kept else None
+        """The leader's memory as the control topic keeps it; None: every leader has but its own."""
+        self.rounds = 0
+        self.assigned_tasks = 0
+        """How many tasks the last leader knew."""
+        self.restored_records = 0.0
+        """By workers that are dead; see `restored`."""
+        self.crash_leader_at_round: int | None = None
+
+    # -- for the leader ---------------------------------------------------------------------------------------------
+
+    def tasks(self) -> Mapping[TaskId, bool]:
+        """Every task, and whether it is stateful."""
+        return {task: log.stateful for task, log in self.logs.tasks.items()}
+
+    def sources(self) -> Mapping[int, tuple[str, ...]]:
+        """Source topics of each subtopology."""
+        return {task.subtopology: (f"input-{task.subtopology}",) for task in self.logs.tasks}
+
+    def _lead(self, leader: Leader, leader_id: str, members: dict[str, bytes], generation: int) -> dict[str, bytes]:
+        worker = self.worker_of(leader_id)
+        if self.crash_leader_at_round is not None and generation >= self.crash_leader_at_round and worker:
+            self.crash_leader_at_round = None
+            self.clock.after(0, lambda: self.crash(worker))
+        if self.memory is not None:
+            leader.memory = self.memory
+        before = leader.memory
+        told = leader.assign(leader_id, members, generation)
+        self.rounds += 1
+        self.assigned_tasks = len(self.logs.tasks)
+        if self.memory is not None:
+            self.memory = leader.memory
+        self._watch_deadlines(leader)
+        result = leader.last_round
+        if worker is not None and result is not None:
+            said = {MemberId(member): decode_subscription(data) for member, data in members.items()}
+            settings = worker.instance.settings
+            snapshot = GroupSnapshot(
+                {member: each for member, each in said.items() if isinstance(each, Subscription)},
+                self.tasks(),
+                settings.assignor,
+                before,
+                self.clock.now_ms + settings.clock_skew_ms,
+                TOPOLOGY,
+            )
+            self.observer.round(worker, generation, snapshot, result)
+        return told
+
+    def _watch_deadlines(self, leader: Leader) -> None:
+        """The leader starts a round when the patience of a leaving member ends: a static one cannot by leaving."""
+        for worker in self.workers():
+            if worker.leader is leader:
+                now_ms = self.clock.now_ms + worker.instance.settings.clock_skew_ms
+                for deadline_ms in leader.memory.leaving_deadlines_ms.values():
+                    if deadline_ms > now_ms:
+                        worker.process.after(deadline_ms - now_ms, worker.member.request_rejoin_as_leader)
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[Worker]:
+        """All processes that are not dead."""
+        return [worker for instance in self.instances.values() for worker in instance.workers.values()]
+
+    def worker_of(self, member_id: str) -> Worker | None:
+        """The process behind a member id, if it is not dead."""
+        return next((worker for worker in self.workers() if worker.member.member_id == member_id), None)
+
+    def worker(self, identity: WorkerId) -> Worker | None:
+        """The process of a worker, if it is not dead."""
+        for instance in self.instances.values():
+            if instance.identity == identity.instance:
+                return instance.workers.get(identity.index)
+        return None
+
+    def restored(self) -> float:
+        """Records that all workers have restored so far."""
+        return self.restored_records + sum(worker.loop.restorer.restored_records for worker in self.workers())
+
+    # -- what can happen ----------------------------------------------------------------------------------------------
+
+    def start_instance(self, settings: InstanceSettings) -> Instance:
+        """A new container."""
+        instance = Instance(InstanceId(len(self.instances).to_bytes(16, "big")), settings)
+        self.instances[settings.name] = instance
+        for index in range(settings.workers):
+            self._start_worker(instance, index)
+        return instance
+
+    def _start_worker(self, instance: Instance, index: int) -> None:
+        settings = instance.settings
+        process = Process(self.clock)
+        link = Link(self.clock, self.dice, self.timing.network_ms)
+        leader = Leader(settings.assignor, self, TOPOLOGY, clock_ms=lambda: self.clock.now_ms + settings.clock_skew_ms)
+        name = f"{settings.name}/{index}"
+        member = Membership(
+            process,
+            self.coordinator,
+            link,
+            leader=leader,
+            lead=self._lead,
+            timing=self.timing,
+            static_id=name if settings.static else None,
+            tell=lambda what: self.observer.happened(name, what),
+        )
+        identity = Identity(WorkerId(instance.identity, index), TOPOLOGY, settings.capacity, settings.name)
+        loop = Loop(
+            identity,
+            LoopSettings(settings.partial_rebalance, instance.leave_timeout_ms),
+            process,
+            member,
+            disk=instance.disk,
+            logs=self.logs,
+            timing=self.timing,
+            dice=self.dice,
+            watch=self,
+        )
+        if instance.leaving:
+            loop.order_to_leave()
+        instance.workers[index] = Worker(instance, process, link, member, loop, leader)
+        self.observer.happened(name, "starts")
+        member.start()
+
+    def crash(self, worker: Worker) -> None:
+        """The process ends at once. Its supervisor says so to the group and starts it again."""
+        if worker.process.dead:
+            return
+        self.observer.happened(worker.name, "crashes")
+        self._end(worker)
+        instance, index = worker.instance, worker.loop.identity.worker.index
+        if not instance.settings.static and worker.member.member_id:
+            worker.link.send(lambda: self.coordinator.leave(worker.member.member_id))
+        self.clock.after(self.dice.uniform(*self.timing.restart_ms), lambda: self._restart(instance, index))
+
+    def _restart(self, instance: Instance, index: int) -> None:
+        """As soon as the former process has ended."""
+        if instance.gone:
+            return
+        if index in instance.workers:
+            self.clock.after(RESTART_RETRY_MS, lambda: self._restart(instance, index))
+        else:
+            self._start_worker(instance, index)
+
+    def crash_host(self, instance: Instance, *, back_after_ms: float | None = None, disk_lost: bool = False) -> None:
+        """Host and supervisor are gone at once: nobody tells the group."""
+        self.observer.happened(instance.settings.name, "host crashes")
+        instance.gone = True
+        for worker in list(instance.workers.values()):
+            self._end(worker)
+        if disk_lost:
+            instance.disk.closed.clear()
+        if back_after_ms is not None:
+            self.clock.after(back_after_ms, lambda: self._host_is_back(instance))
+
+    def _host_is_back(self, instance: Instance) -> None:
+        instance.gone = False
+        for index in range(instance.settings.workers):
+            self._restart(instance, index)
+
+    def close_instance(self, instance: Instance, *, back_after_ms: float | None = None) -> None:
+        """Stop it in good order, as SIGTERM does: commit, leave. A bounce if it comes back."""
+        self.observer.happened(instance.settings.name, "closes")
+        instance.gone = True
+        for worker in list(instance.workers.values()):
+            worker.process.deliver(worker.loop.order_to_close)
+        if back_after_ms is not None:
+            self.clock.after(back_after_ms, lambda: self._host_is_back(instance))
+
+    def leave(self, instance: Instance, timeout_ms: int | None) -> None:
+        """An order to leave, as the scale-down command gives it."""
+        self.observer.happened(instance.settings.name, f"is to leave, patience {timeout_ms} ms")
+        instance.leaving, instance.leave_timeout_ms = True, timeout_ms
+        for worker in instance.workers.values():
+            worker.loop.settings.leave_timeout_ms = timeout_ms
+            worker.process.deliver(worker.loop.order_to_leave)
+
+    def stay(self, instance: Instance) -> None:
+        """The order to leave is taken back."""
+        self.observer.happened(instance.settings.name, "is to stay")
+        instance.leaving = False
+        for worker in instance.workers.values():
+            worker.process.deliver(worker.loop.order_to_stay)
+
+    def pause(self, worker: Worker, for_ms: float) -> None:
+        """The process stands still, as by SIGSTOP."""
+        if not worker.process.alive:
+            return
+        self.observer.happened(worker.name, f"stands still for {for_ms:.0f} ms")
+        worker.process.pause()
+        self.coordinator.silent(worker.member, worker.member.since_heartbeat_ms())
+        self.clock.after(for_ms, lambda: self._go_on(worker))
+
+    def _go_on(self, worker: Worker) -> None:
+        if worker.process.dead:
+            return
+        self.observer.happened(worker.name, "goes on")
+        worker.loop.restorer.stood_still()
+        worker.process.resume()
+        if not worker.process.alive:  # what had waited for it was an order to close
+            return
+        member = worker.member
+        if member.machine.state is MemberState.STABLE:
+            worker.link.send(lambda: self.coordinator.heard(member, member.member_id))
+        else:
+            self.coordinator.awake(member)
+
+    def forget(self) -> None:
+        """The leader's memory is lost, wherever it was."""
+        self.observer.happened("topics", "the leader's memory is lost")
+        if self.memory is not None:
+            self.memory = LeaderMemory()
+
+    def add_partitions(self, subtopology: int, more: int) -> None:
+        """More partitions in a subtopology's inputs; the leader sees it and starts a round."""
+        same = [task for task in self.logs.tasks if task.subtopology == subtopology]
+        for partition in range(len(same), len(same) + more):
+            self.logs.add(TaskId(subtopology, partition), stateful=self.logs.tasks[same[0]].stateful)
+        self.observer.happened("topics", f"{more} more partitions for subtopology {subtopology}")
+        self._watch_topics()
+
+    def _watch_topics(self) -> None:
+        """Leaders look at the topics now and then."""
+        for worker in self.workers():
+            seen = worker.leader.last_round
+            if worker.member.is_leader and seen is not None and len(seen.decisions) < len(self.logs.tasks):
+                worker.process.deliver(worker.member.request_rejoin_as_leader)
+        if self.assigned_tasks < len(self.logs.tasks):
+            self.clock.after(1000, self._watch_topics)
+
+    def _end(self, worker: Worker) -> None:
+        """The process is dead: what it had open lies on its disk."""
+        loop, instance = worker.loop, worker.instance
+        identity = loop.identity.worker
+        positions = loop.restorer.positions()
+        for task, copy in loop.tasks.items():
+            if copy.state is TaskState.RUNNING:
+                positions[task] = self.logs.end(task)
+                self.logs.stopped(task, identity)
+            elif copy.state is TaskState.SUSPENDED:
+                positions[task] = copy.position
+        self.restored_records += loop.restorer.restored_records
+        if not worker.process.dead:
+            if worker.process.alive:
+                self.coordinator.silent(worker.member, worker.member.since_heartbeat_ms())
+            worker.process.kill()
+        del instance.workers[identity.index]
+        instance.disk.died(identity, {task: at for task, at in positions.items() if self.logs.tasks[task].stateful})
+
+    # -- for the loops ------------------------------------------------------------------------------------------------
+
+    def moved(self, loop: Loop, copy: Copy, event: TaskEvent) -> None:
+        """A task of a worker changed its state."""
+        worker = self.worker(loop.identity.worker)
+        if worker is not None and worker.loop is loop:
+            self.observer.moved(worker, copy, event)
+
+    def done(self, loop: Loop) -> None:
+        """A worker has left and its process ends."""
+        worker = self.worker(loop.identity.worker)
+        if worker is not None:
+            self.observer.happened(worker.name, "has left")
+            self._end(worker)
+            worker.instance.gone = worker.instance.gone or worker.instance.leaving

@@ -1,0 +1,119 @@
+"""One schedule: a seed's scenario played to its end, with everything checked, until the group is at rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.invariants import balanced
+from sim.scenario import Stage, scenario, set_up, start_instance
+from sim.watcher import Broken, Watcher
+
+from assignor.assign import assign
+from assignor.model import Assignment, GroupSnapshot, MemberId
+from kstreams_worker.group.states import MemberState
+from kstreams_worker.simulator.coordinator import GroupState
+from kstreams_worker.simulator.world import TOPOLOGY, Worker
+from kstreams_worker.tasks.states import Role, TaskState
+
+REST_WITHIN_MS = 900_000
+"""Simulated time after the last fault in which a group must come to rest."""
+ROUNDS_MAX = 60
+"""Rounds after the last fault."""
+AVAILABLE_WITHIN_MS = 200_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a schedule ended. `broken` is empty if all was well."""
+
+    seed: int
+    broken: str
+    history: list[str]
+    fingerprint: str
+    rounds: int = 0
+    rounds_after_faults: int = 0
+    rest_after_ms: int = 0
+    available_after_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.broken}\nreplay: python -m tests.sim --seed {self.seed} --trace"
+
+
+def play(seed: int) -> Outcome:
+    """Play a schedule. Never raises: what is wrong is told in the outcome."""
+    watcher = Watcher()
+    made = scenario(seed)
+    stage = set_up(made, watcher, seed)
+    try:
+        last_fault_ms = made.faults[-1][0]
+        while stage.world.clock.step(last_fault_ms):
+            pass
+        if all(each.gone or each.leaving for each in stage.world.instances.values()):
+            start_instance(stage)
+        while stage.world.clock.step(last_fault_ms + REST_WITHIN_MS):
+            pass
+        _check_rest(stage)
+        rounds_after = sum(at_ms > last_fault_ms for at_ms in watcher.rounds_at_ms)
+        if rounds_after > ROUNDS_MAX:
+            raise Broken(f"I6: {rounds_after} rounds after the last fault")
+        available_ms = max(0, max(watcher.started_ms.values()) - last_fault_ms)
+        return Outcome(
+            seed,
+            "",
+            watcher.history,
+            watcher.fingerprint(),
+            len(watcher.rounds_at_ms),
+            rounds_after,
+            max(0, stage.world.clock.now_ms - last_fault_ms),
+            available_ms,
+        )
+    except Exception as failure:
+        at = stage.world.clock.now_ms / 1000
+        broken = f"seed {seed}, after {at:.3f} s: {type(failure).__name__}: {failure}"
+        return Outcome(seed, broken, watcher.history, watcher.fingerprint())
+
+
+def _check_rest(stage: Stage) -> None:
+    """Nobody waits for anything, every task runs once, the balance is right, and another round would change nothing."""
+    world = stage.world
+    if world.clock.pending():
+        raise Broken("I6: not at rest, something is still to happen")
+    if world.coordinator.state is not GroupState.STABLE:
+        raise Broken(f"I6: the group stays {world.coordinator.state.name}")
+    members: dict[MemberId, Worker] = {}
+    for worker in world.workers():
+        if worker.member.machine.state is not MemberState.STABLE:
+            raise Broken(f"I6: {worker.name} stays {worker.member.machine.state.name}")
+        members[MemberId(worker.member.member_id)] = worker
+    if set(members) != set(world.coordinator.seats):
+        raise Broken(f"the group has members {sorted(world.coordinator.seats)}, alive are {sorted(members)}")
+    for task, log in world.logs.tasks.items():
+        if len(log.runners) != 1:
+            raise Broken(f"I2: at rest {task} is processed by {log.runners}")
+    leader = members[MemberId(world.coordinator.leader)]
+    settings = leader.instance.settings
+    snapshot = GroupSnapshot(
+        {member: worker.loop.subscription() for member, worker in members.items()},
+        world.tasks(),
+        settings.assignor,
+        leader.leader.memory,
+        world.clock.now_ms + settings.clock_skew_ms,
+        TOPOLOGY,
+    )
+    result = assign(snapshot)
+    for member, given in result.assignments.items():
+        now = _now(members[member])
+        if given != now:
+            raise Broken(f"I6: {members[member].name} at rest has {now}, another round would give {given}")
+    unbalanced = balanced(snapshot, result)
+    if unbalanced:
+        raise Broken(f"I6: at rest {unbalanced}")
+
+
+def _now(worker: Worker) -> Assignment:
+    held = worker.loop.tasks.values()
+    return Assignment(
+        active=frozenset(copy.task for copy in held if copy.state is TaskState.RUNNING),
+        learners=frozenset(copy.task for copy in held if copy.role is Role.LEARNER),
+        standbys=frozenset(copy.task for copy in held if copy.role is Role.STANDBY),
+    )

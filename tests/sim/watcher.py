@@ -1,0 +1,95 @@
+"""Checks everything that a simulated group does, and writes its history down.
+
+What holds for a single round is in `invariants`. Here is what holds over time: who processes a task, with which state, and
+which tasks a worker stops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from sim.invariants import violations
+
+from assignor.model import GroupSnapshot, MoveCase, RoundResult, TaskId
+from assignor.wire import decode_assignment, decode_subscription, encode_assignment, encode_subscription
+from kstreams_worker.simulator.restore import Copy
+from kstreams_worker.simulator.world import Observer, Worker, World
+from kstreams_worker.tasks.states import TaskEvent
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+class Watcher(Observer):
+    """`world` is set once it is made."""
+
+    def __init__(self) -> None:
+        self.world: World
+        self.history: list[str] = []
+        self.started_ms: dict[TaskId, int] = {}
+        self.rounds_at_ms: list[int] = []
+
+    def fingerprint(self) -> str:
+        """A hash of the whole history."""
+        return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
+
+    def happened(self, who: str, what: str) -> None:
+        self.history.append(f"{self.world.clock.now_ms / 1000:10.3f} s  {who:6} {what}")
+
+    def round(self, leader: Worker, generation: int, snapshot: GroupSnapshot, result: RoundResult) -> None:
+        self.rounds_at_ms.append(self.world.clock.now_ms)
+        moves = [
+            f"{each.task} {each.case.value}"
+            + (f" {_name(snapshot, each.previous)}->{_name(snapshot, each.owner)}" if each.owner != each.previous else "")
+            + (f" learned by {_name(snapshot, each.learner)}" if each.learner else "")
+            for each in result.decisions
+            if each.case is not MoveCase.KEEP
+        ]
+        members = " ".join(sorted(_name(snapshot, member) for member in snapshot.members))
+        self.happened(leader.name, f"leads round {generation} of {members}: {', '.join(moves) or 'all is kept'}")
+        for said in snapshot.members.values():
+            self._check(decode_subscription(encode_subscription(said)) == said, f"I10: {said} is not read as written")
+        for given in result.assignments.values():
+            self._check(decode_assignment(encode_assignment(given)) == given, f"I10: {given} is not read as written")
+        broken = violations(snapshot, result)
+        self._check(not broken, "; ".join(broken))
+
+    def moved(self, worker: Worker, copy: Copy, event: TaskEvent) -> None:
+        self.happened(worker.name, f"{copy.task} {event.name.lower()} ({copy.role.value}, {copy.state.value})")
+        if event in (TaskEvent.STARTED, TaskEvent.RESUME):
+            self._starts(worker, copy)
+        elif event is TaskEvent.SUSPEND:
+            self._stops(worker, copy.task)
+
+    def _starts(self, worker: Worker, copy: Copy) -> None:
+        """I1, at every moment: of those who process a task only one is a member, from whom offsets are taken."""
+        self.started_ms[copy.task] = self.world.clock.now_ms
+        log = self.world.logs.tasks[copy.task]
+        mine = worker.loop.identity.worker
+        for runner in log.runners:
+            other = self.world.worker(runner)
+            both = other is not None and other.member.may_commit() and worker.member.may_commit()
+            self._check(runner == mine or not both, f"I1: {worker.name} starts {copy.task}, which {runner} processes")
+        complete = not copy.stateful or copy.version == log.version
+        self._check(
+            complete or not worker.member.may_commit(),
+            f"{worker.name} starts {copy.task} with old state: others have committed since",
+        )
+
+    def _stops(self, worker: Worker, task: TaskId) -> None:
+        """I5: only what is learned or taken away is stopped, but by workers that end."""
+        given = worker.loop.assignment
+        ordered = task in given.being_learned or task not in given.active
+        self._check(ordered or worker.loop.closing, f"I5: {worker.name} stops {task}, which it is to process")
+
+    @staticmethod
+    def _check(holds: bool, sentence: str) -> None:
+        if not holds:
+            raise Broken(sentence)
+
+
+def _name(snapshot: GroupSnapshot, member: str | None) -> str:
+    if member is None:
+        return "nobody"
+    said = next((said for name, said in snapshot.members.items() if name == member), None)
+    return f"{said.name}/{said.worker.index}" if said else member
