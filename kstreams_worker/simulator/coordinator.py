@@ -107,8 +107,6 @@ class GroupCoordinator:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     initial_delay_ms: int
-    nudged: bool = False
-    """Members hear of a round at once, as by the control topic, instead of at their next heartbeat."""
     generation: int = 0
     leader: str = ""
     seats: dict[str, Seat] = field(default_factory=dict)
@@ -153,7 +151,9 @@ class GroupCoordinator:
         self, client: Client, static_id: str | None, metadata: bytes, answer: Callable[[JoinAnswer], None]
     ) -> None:
         self._made += 1
-        seat = Seat(f"{static_id or 'member'}-{self._made:03}", client, static_id, metadata, silent=not client.reachable())
+        seat = Seat(
+            f"{static_id or 'member'}-{self._made:03}", client, static_id, metadata, silent=not client.reachable()
+        )
         former = next((each for each in self.seats.values() if static_id and each.static_id == static_id), None)
         if former is not None:
             self._forget(former)
@@ -161,6 +161,8 @@ class GroupCoordinator:
             if self.leader == former.member_id:
                 self.leader = seat.member_id
         self.seats[seat.member_id] = seat
+        if seat.silent:
+            self._expire_after(seat, self.session_timeout_ms)
         if former is not None and self.state is GroupState.STABLE:
             answer(Joined(seat.member_id, self.generation, former.member_id, {}))
             return
@@ -217,6 +219,8 @@ class GroupCoordinator:
 
     def awake(self, client: Client) -> None:
         """A process goes on after a silence; nothing is asked yet."""
+        if not client.reachable():  # it has fallen silent again since
+            return
         for seat in self._seats_of(client):
             seat.silent = False
             if seat.expiry is not None:
@@ -277,7 +281,7 @@ class GroupCoordinator:
             if waited_for and self.state is GroupState.PREPARING:
                 seat.client.heartbeat_refused(Refusal.REBALANCE_IN_PROGRESS)
 
-        self.clock.after(NUDGE_MS if self.nudged else seat.client.until_heartbeat_ms(), answer_heartbeat)
+        self.clock.after(seat.client.until_heartbeat_ms(), answer_heartbeat)
 
     def _time_is_up(self) -> None:
         for seat in [each for each in self.seats.values() if each.join is None and each.static_id is None]:
@@ -324,7 +328,3 @@ class GroupCoordinator:
             if seat.sync is not None:
                 answer, seat.sync = seat.sync, None
                 answer(seat.assignment)
-
-
-NUDGE_MS = 20.0
-"""How long a record in the control topic takes to all members."""

@@ -24,6 +24,7 @@ from kstreams_worker.tasks.plan import (
     TaskStep,
     TaskView,
     plan,
+    rejoin_is_vain,
     subscription,
     to_suspend,
     wants_rejoin,
@@ -75,13 +76,14 @@ class Loop:
         """It commits, leaves and ends."""
         self._dormant = self._on_disk()
         self._being_learned: frozenset[TaskId] = frozenset()
+        self._rejoin_owed = False
         self._declared_ready: frozenset[TaskId] = frozenset()
         self._declared = 0
         self._free_at_ms = 0
         member.loop = LoopCalls(
             self.subscription,
-            lambda: bool(self._being_learned),
-            lambda deadline_ms: self._tell(lambda: self._on_prepare(deadline_ms)),
+            lambda: self._being_learned,
+            lambda deadline_ms, moving: self._tell(lambda: self._on_prepare(deadline_ms, moving)),
             lambda: self._tell(self._on_lost),
             lambda assignment, said: self._tell(lambda: self._on_assigned(assignment, said)),
         )
@@ -149,9 +151,9 @@ class Loop:
 
     # -- rounds ---------------------------------------------------------------------------------------------------
 
-    def _on_prepare(self, deadline_ms: int) -> None:
+    def _on_prepare(self, deadline_ms: int, moving: frozenset[TaskId]) -> None:
         if self.process.clock.now_ms < deadline_ms:
-            self._suspend([self.tasks[task] for task in to_suspend(self._views(), self._being_learned)])
+            self._suspend([self.tasks[task] for task in to_suspend(self._views(), self._being_learned & moving)])
         self.member.prepared(deadline_ms)
 
     def _suspend(self, copies: list[Copy]) -> None:
@@ -173,12 +175,21 @@ class Loop:
         said_ready = {task for task, copy in said.learners.items() if copy.ready}
         self._declared_ready &= said_ready & assignment.learners
         self.member.applied(assignment)
-        if assignment.rejoin or said.leaving is not self.leaving:
+        self._rejoin_owed = assignment.rejoin and rejoin_is_vain(self._views(), assignment, steps)
+        if self._rejoin_owed:
+            self.process.after(self._timing.ready_retry_ms, lambda: self._rejoin_if_owed(assignment, late=True))
+        elif assignment.rejoin or said.leaving is not self.leaving:
             self.member.request_rejoin()
         if self.leaving and not assignment.active:
             self._leave()
         else:
             self._rejoin_if_ready()
+
+    def _rejoin_if_owed(self, assignment: Assignment, *, late: bool = False) -> None:
+        owed = self._rejoin_owed and assignment is self.assignment
+        if owed and (late or not rejoin_is_vain(self._views(), assignment, ())):
+            self._rejoin_owed = False
+            self.member.request_rejoin()
 
     def _take(self, step: TaskStep) -> None:
         if step.step is Step.OPEN:
@@ -241,6 +252,7 @@ class Loop:
             copy.version = self._logs.tasks[copy.task].version
             self._fire(copy, TaskEvent.STARTED)
             self._start(copy)
+            self._rejoin_if_owed(self.assignment)
 
     def _start(self, copy: Copy) -> None:
         """Process it from now on. What is processed is soon committed, if the broker takes it."""

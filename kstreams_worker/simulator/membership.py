@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from assignor.model import Assignment, Subscription
+from assignor.model import Assignment, Subscription, TaskId
 from assignor.wire import decode_assignment, encode_subscription
+from kstreams_worker.control.records import Nudge
 from kstreams_worker.group.leader import Leader
+from kstreams_worker.group.round_news import RoundNews
 from kstreams_worker.group.states import MemberEvent, MemberState, member_machine
 from kstreams_worker.simulator.clock import Action
+from kstreams_worker.simulator.control import ControlTopic
 from kstreams_worker.simulator.coordinator import GroupCoordinator, JoinAnswer, Refusal, SyncAnswer
 from kstreams_worker.simulator.network import Link
 from kstreams_worker.simulator.process import Process
@@ -25,9 +29,9 @@ class LoopCalls:
     """What the group plane asks of the loop. The answers come by `prepared` and `dropped`."""
 
     subscription: Callable[[], Subscription]
-    must_suspend: Callable[[], bool]
-    prepare: Callable[[int], None]
-    """The argument is the time after which it is too late."""
+    being_learned: Callable[[], frozenset[TaskId]]
+    prepare: Callable[[int, frozenset[TaskId]], None]
+    """Suspend these tasks, unless it is later than the first argument says."""
     drop_all: Action
     assigned: Callable[[Assignment, Subscription], None]
     """The second argument is what this member said when it joined that round."""
@@ -49,10 +53,12 @@ class Membership:
         lead: Lead,
         timing: Timing,
         static_id: str | None,
+        control: ControlTopic,
         tell: Callable[[str], None],
     ) -> None:
         self._process, self._coordinator, self._link, self._timing = process, coordinator, link, timing
         self._leader, self._lead, self._tell = leader, lead, tell
+        self._control, self._news = control, RoundNews()
         self.static_id = static_id
         self.loop: LoopCalls
         self.machine = member_machine()
@@ -79,12 +85,13 @@ class Membership:
 
     def request_rejoin(self) -> None:
         """Start a round, if none is on; a request while one is on is void when that ends, as in the real client."""
-        self._rejoin_needed = True
-        self._join_if_due()
+        copies = self.loop.subscription().learners
+        self._nudge(self._news.start(self.member_id, frozenset(task for task, copy in copies.items() if copy.ready)))
+        self._join_again()
 
-    def request_rejoin_as_leader(self) -> None:
-        """As `request_rejoin`, if this member still leads."""
-        if self.is_leader:
+    def see_to_deadlines(self) -> None:
+        """As the leader, start a round when a leaving member's patience has ended and it is still there."""
+        if self.is_leader and self._leader.patience_has_ended():
             self.request_rejoin()
 
     def applied(self, assignment: Assignment) -> None:
@@ -134,6 +141,10 @@ class Membership:
         """The answer to a heartbeat, on its way to the process."""
         self._receive(lambda: self._on_heartbeat_refused(refusal))
 
+    def nudged(self, nudge: Nudge) -> None:
+        """A nudge on the control topic, on its way to the process."""
+        self._receive(lambda: self._heed(nudge))
+
     # -- the round ------------------------------------------------------------------------------------------------
 
     def _receive(self, action: Action) -> None:
@@ -144,6 +155,19 @@ class Membership:
             return
         if refusal is Refusal.UNKNOWN_MEMBER_ID:
             self._lose("")
+        elif not self._rejoin_needed:
+            self._nudge(self._news.notice(self.member_id))
+        self._join_again()
+
+    def _nudge(self, nudge: Nudge | None) -> None:
+        if nudge is not None:
+            self._link.send(lambda: self._control.write(nudge))
+
+    def _heed(self, nudge: Nudge) -> None:
+        if nudge.member != self.member_id and self._news.hear(nudge) and self.machine.state is MemberState.STABLE:
+            self._join_again()
+
+    def _join_again(self) -> None:
         self._rejoin_needed = True
         self._join_if_due()
 
@@ -170,15 +194,16 @@ class Membership:
 
     def _prepare(self) -> None:
         self.machine.fire(MemberEvent.ROUND)
-        unapplied = self._unapplied.being_learned if self._unapplied else ()
-        if not (self.loop.must_suspend() or unapplied):
+        unapplied = self._unapplied.being_learned if self._unapplied else frozenset()
+        moving = self._news.to_suspend(self.loop.being_learned() | unapplied)
+        if not moving:
             self._send_join()
             return
         deadline_ms = self._process.clock.now_ms + self._timing.prepare_timeout_ms
         self._asked, self._answer = deadline_ms, self._send_join
         answer = self._answer
         self._process.after(self._timing.prepare_timeout_ms, lambda: self._give_up_waiting(answer))
-        self.loop.prepare(deadline_ms)
+        self.loop.prepare(deadline_ms, moving)
 
     def _give_up_waiting(self, answer: Action) -> None:
         if self._answer is answer:
@@ -202,6 +227,9 @@ class Membership:
         self._said = said
         self._tell(f"joins with {_told(said)}")
         metadata, member_id = encode_subscription(said), self.member_id
+        memory = self._control.memory
+        if not member_id and self.static_id is None and memory is not None:
+            self._nudge(Nudge(generation=memory.generation, member="a newcomer", ready=()))
         self._link.send(
             lambda: self._coordinator.join(
                 self, member_id, self.static_id, metadata, lambda answer: self._receive(lambda: self._on_join(answer))
@@ -246,6 +274,10 @@ class Membership:
         self._heartbeat_ms = self._process.clock.now_ms
         assignment = decode_assignment(answer)
         self._unapplied = assignment
+        self._news.begin(generation, rejoin=assignment.rejoin)
+        if self.is_leader:
+            for record in self._leader.to_publish(generation):
+                self._link.send(partial(self._control.write, record))
         self.loop.assigned(assignment, self._said)
 
     def _refused(self, refusal: Refusal) -> None:

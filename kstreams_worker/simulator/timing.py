@@ -32,5 +32,3 @@ class Timing:
     restore_records_s: float = 100_000
     """What one worker restores, over all its tasks."""
     acceptable_lag: int = 10_000
-    nudged: bool = False
-    """Whether members hear of rounds at once (control topic) or at their next heartbeat."""

@@ -10,18 +10,16 @@ from assignor.model import (
     AssignorSettings,
     GroupSnapshot,
     InstanceId,
-    LeaderMemory,
-    MemberId,
     RoundResult,
-    Subscription,
     TaskId,
     WorkerId,
 )
-from assignor.wire import decode_subscription
-from kstreams_worker.group.leader import Leader
+from kstreams_worker.control.records import Nudge
+from kstreams_worker.group.leader import DEADLINE_GRACE_MS, Leader
 from kstreams_worker.group.states import MemberState
 from kstreams_worker.simulator.changelogs import Changelogs
 from kstreams_worker.simulator.clock import Clock
+from kstreams_worker.simulator.control import ControlTopic
 from kstreams_worker.simulator.coordinator import GroupCoordinator
 from kstreams_worker.simulator.loop import Loop, LoopSettings
 from kstreams_worker.simulator.membership import Membership
@@ -59,6 +57,7 @@ class Worker:
     member: Membership
     loop: Loop
     leader: Leader
+    told_to_close: bool = False
 
     @property
     def name(self) -> str:
@@ -103,7 +102,7 @@ class World:
         observer: Observer,
         *,
         seed: int = 0,
-        memory_kept: bool = True,
+        control_topic: bool = True,
     ) -> None:
         self.clock = Clock()
         self.dice = Random(seed)
@@ -113,11 +112,10 @@ class World:
         for task, stateful in tasks.items():
             self.logs.add(task, stateful=stateful)
         self.coordinator = GroupCoordinator(
-            self.clock, timing.session_timeout_ms, timing.rebalance_timeout_ms, timing.initial_delay_ms, timing.nudged
+            self.clock, timing.session_timeout_ms, timing.rebalance_timeout_ms, timing.initial_delay_ms
         )
         self.instances: dict[str, Instance] = {}
-        self.memory: LeaderMemory | None = LeaderMemory() if memory_kept else None
-        """The leader's memory as the control topic keeps it; None: every leader has but its own."""
+        self.control = ControlTopic(self._nudge, working=control_topic)
         self.rounds = 0
         self.assigned_tasks = 0
         """How many tasks the last leader knew."""
@@ -140,38 +138,24 @@ class World:
         if self.crash_leader_at_round is not None and generation >= self.crash_leader_at_round and worker:
             self.crash_leader_at_round = None
             self.clock.after(0, lambda: self.crash(worker))
-        if self.memory is not None:
-            leader.memory = self.memory
-        before = leader.memory
         told = leader.assign(leader_id, members, generation)
         self.rounds += 1
         self.assigned_tasks = len(self.logs.tasks)
-        if self.memory is not None:
-            self.memory = leader.memory
-        self._watch_deadlines(leader)
-        result = leader.last_round
-        if worker is not None and result is not None:
-            said = {MemberId(member): decode_subscription(data) for member, data in members.items()}
-            settings = worker.instance.settings
-            snapshot = GroupSnapshot(
-                {member: each for member, each in said.items() if isinstance(each, Subscription)},
-                self.tasks(),
-                settings.assignor,
-                before,
-                self.clock.now_ms + settings.clock_skew_ms,
-                TOPOLOGY,
-            )
-            self.observer.round(worker, generation, snapshot, result)
+        if worker is not None and leader.last_snapshot is not None and leader.last_round is not None:
+            self._watch_deadlines(worker, leader.last_snapshot, leader.last_round)
+            self.observer.round(worker, generation, leader.last_snapshot, leader.last_round)
         return told
 
-    def _watch_deadlines(self, leader: Leader) -> None:
-        """The leader starts a round when the patience of a leaving member ends: a static one cannot by leaving."""
+    def _watch_deadlines(self, worker: Worker, snapshot: GroupSnapshot, result: RoundResult) -> None:
+        """The leader starts a round when the patience of a leaving member has ended and it is still there."""
+        for deadline_ms in result.memory.leaving_deadlines_ms.values():
+            if deadline_ms > snapshot.now_ms:
+                wait_ms = deadline_ms - snapshot.now_ms + DEADLINE_GRACE_MS
+                worker.process.after(wait_ms, worker.member.see_to_deadlines)
+
+    def _nudge(self, nudge: Nudge) -> None:
         for worker in self.workers():
-            if worker.leader is leader:
-                now_ms = self.clock.now_ms + worker.instance.settings.clock_skew_ms
-                for deadline_ms in leader.memory.leaving_deadlines_ms.values():
-                    if deadline_ms > now_ms:
-                        worker.process.after(deadline_ms - now_ms, worker.member.request_rejoin_as_leader)
+            worker.member.nudged(nudge)
 
     # -- who is there -------------------------------------------------------------------------------------------------
 
@@ -218,6 +202,7 @@ class World:
             lead=self._lead,
             timing=self.timing,
             static_id=name if settings.static else None,
+            control=self.control,
             tell=lambda what: self.observer.happened(name, what),
         )
         identity = Identity(WorkerId(instance.identity, index), TOPOLOGY, settings.capacity, settings.name)
@@ -249,14 +234,13 @@ class World:
             worker.link.send(lambda: self.coordinator.leave(worker.member.member_id))
         self.clock.after(self.dice.uniform(*self.timing.restart_ms), lambda: self._restart(instance, index))
 
-    def _restart(self, instance: Instance, index: int) -> None:
-        """As soon as the former process has ended."""
-        if instance.gone:
-            return
-        if index in instance.workers:
-            self.clock.after(RESTART_RETRY_MS, lambda: self._restart(instance, index))
-        else:
+    def _restart(self, instance: Instance, index: int, former: Worker | None = None) -> None:
+        """Start a worker, once its `former` process has ended."""
+        running = instance.workers.get(index)
+        if running is None and not instance.gone:
             self._start_worker(instance, index)
+        elif running is not None and running is former:
+            self.clock.after(RESTART_RETRY_MS, lambda: self._restart(instance, index, former))
 
     def crash_host(self, instance: Instance, *, back_after_ms: float | None = None, disk_lost: bool = False) -> None:
         """Host and supervisor are gone at once: nobody tells the group."""
@@ -272,13 +256,15 @@ class World:
     def _host_is_back(self, instance: Instance) -> None:
         instance.gone = False
         for index in range(instance.settings.workers):
-            self._restart(instance, index)
+            former = instance.workers.get(index)
+            self._restart(instance, index, former if former and former.told_to_close else None)
 
     def close_instance(self, instance: Instance, *, back_after_ms: float | None = None) -> None:
         """Stop it in good order, as SIGTERM does: commit, leave. A bounce if it comes back."""
         self.observer.happened(instance.settings.name, "closes")
         instance.gone = True
         for worker in list(instance.workers.values()):
+            worker.told_to_close = True
             worker.process.deliver(worker.loop.order_to_close)
         if back_after_ms is not None:
             self.clock.after(back_after_ms, lambda: self._host_is_back(instance))
@@ -322,10 +308,9 @@ class World:
             self.coordinator.awake(member)
 
     def forget(self) -> None:
-        """The leader's memory is lost, wherever it was."""
-        self.observer.happened("topics", "the leader's memory is lost")
-        if self.memory is not None:
-            self.memory = LeaderMemory()
+        """What the control topic keeps of the leader's memory is lost."""
+        self.observer.happened("topics", "the control topic is emptied")
+        self.control.memory = None
 
     def add_partitions(self, subtopology: int, more: int) -> None:
         """More partitions in a subtopology's inputs; the leader sees it and starts a round."""
@@ -340,7 +325,7 @@ class World:
         for worker in self.workers():
             seen = worker.leader.last_round
             if worker.member.is_leader and seen is not None and len(seen.decisions) < len(self.logs.tasks):
-                worker.process.deliver(worker.member.request_rejoin_as_leader)
+                worker.process.deliver(worker.member.request_rejoin)
         if self.assigned_tasks < len(self.logs.tasks):
             self.clock.after(1000, self._watch_topics)
 
@@ -377,4 +362,4 @@ class World:
         if worker is not None:
             self.observer.happened(worker.name, "has left")
             self._end(worker)
-            worker.instance.gone = worker.instance.gone or worker.instance.leaving
+            worker.instance.gone = worker.instance.gone or loop.leaving

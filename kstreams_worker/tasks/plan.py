@@ -5,7 +5,7 @@ The worker's loop and the simulator run the same plan: the loop acts on it, the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -42,7 +42,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class TaskStep:
-    """One step of a plan. `role` is the role after it."""
+    """One step of a plan. `role` is the role after it; for a task to close, the one it had."""
 
     step: Step
     task: TaskId
@@ -77,6 +77,20 @@ def _step(view: TaskView | None, role: Role) -> Step | None:
 def to_suspend(tasks: Mapping[TaskId, TaskView], being_learned: frozenset[TaskId]) -> list[TaskId]:
     """The tasks to commit and suspend before a round: those that are being learned, and no other."""
     return sorted(task for task in being_learned if task in tasks and tasks[task].state is TaskState.RUNNING)
+
+
+def rejoin_is_vain(tasks: Mapping[TaskId, TaskView], assignment: Assignment, steps: Iterable[TaskStep]) -> bool:
+    """Whether joining again at once, as an assignment asks, would change nothing, so that it is asked again without end.
+
+    A task that is being learned and is still on its way to this worker cannot be suspended for its learner, however ready
+    that is. Only what the assignment took away is worth a round meanwhile.
+    """
+    gave_up = any(
+        step.step is Step.DEMOTE or (step.step is Step.CLOSE and step.role is Role.ACTIVE) for step in steps
+    )
+    return not gave_up and any(
+        tasks[task].state is TaskState.FINISHING for task in assignment.being_learned if task in tasks
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Scenario:
     timing: Timing
     instances: list[InstanceSettings]
     faults: list[tuple[int, str]]
-    memory_kept: bool
+    control_topic: bool
     static: bool
 
 
@@ -43,7 +43,6 @@ def scenario(seed: int) -> Scenario:
         leader_ms=dice.choice((5, 50, 500)),
         heartbeat_interval_ms=dice.choice((500, 500, 3_000)),
         initial_delay_ms=dice.choice((0, 0, 3_000)),
-        nudged=dice.random() < 0.4,
     )
     assignor = _assignor(dice)
     static = dice.random() < 0.3
@@ -54,7 +53,7 @@ def scenario(seed: int) -> Scenario:
         timing=timing,
         instances=[],
         faults=_faults(dice),
-        memory_kept=dice.random() < 0.5,
+        control_topic=dice.random() < 0.5,
         static=static,
     )
     mixed = dice.random() < 0.15
@@ -111,7 +110,7 @@ class Stage:
 
 def set_up(made: Scenario, watcher: Watcher, seed: int) -> Stage:
     """The group of a scenario, before anything has happened."""
-    world = World(made.tasks, made.timing, watcher, seed=seed, memory_kept=made.memory_kept)
+    world = World(made.tasks, made.timing, watcher, seed=seed, control_topic=made.control_topic)
     for task, log in world.logs.tasks.items():
         if log.stateful:
             log.records_s, log.end = made.records_s[task], made.ends[task]
@@ -127,9 +126,7 @@ def set_up(made: Scenario, watcher: Watcher, seed: int) -> Stage:
 def start_instance(stage: Stage) -> None:
     number = len(stage.world.instances)
     like = stage.made.instances[0]
-    stage.world.start_instance(
-        _instance(stage.dice, number, stage.made.static, like.partial_rebalance, like.assignor)
-    )
+    stage.world.start_instance(_instance(stage.dice, number, stage.made.static, like.partial_rebalance, like.assignor))
 
 
 def crash_worker(stage: Stage) -> None:
@@ -218,7 +215,6 @@ def add_partitions(stage: Stage) -> None:
 
 
 def forget(stage: Stage) -> None:
-    """What the control topic keeps of the leader's memory is lost."""
     stage.world.forget()
 
 

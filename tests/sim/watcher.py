@@ -16,8 +16,15 @@ from kstreams_worker.simulator.restore import Copy
 from kstreams_worker.simulator.world import Observer, Worker, World
 from kstreams_worker.tasks.states import TaskEvent
 
+
 class Broken(AssertionError):
     """An invariant does not hold."""
+
+
+def check(holds: bool, sentence: str) -> None:
+    """Raises Broken unless it holds."""
+    if not holds:
+        raise Broken(sentence)
 
 
 class Watcher(Observer):
@@ -40,7 +47,11 @@ class Watcher(Observer):
         self.rounds_at_ms.append(self.world.clock.now_ms)
         moves = [
             f"{each.task} {each.case.value}"
-            + (f" {_name(snapshot, each.previous)}->{_name(snapshot, each.owner)}" if each.owner != each.previous else "")
+            + (
+                f" {_name(snapshot, each.previous)}->{_name(snapshot, each.owner)}"
+                if each.owner != each.previous
+                else ""
+            )
             + (f" learned by {_name(snapshot, each.learner)}" if each.learner else "")
             for each in result.decisions
             if each.case is not MoveCase.KEEP
@@ -48,11 +59,11 @@ class Watcher(Observer):
         members = " ".join(sorted(_name(snapshot, member) for member in snapshot.members))
         self.happened(leader.name, f"leads round {generation} of {members}: {', '.join(moves) or 'all is kept'}")
         for said in snapshot.members.values():
-            self._check(decode_subscription(encode_subscription(said)) == said, f"I10: {said} is not read as written")
+            check(decode_subscription(encode_subscription(said)) == said, f"I10: {said} is not read as written")
         for given in result.assignments.values():
-            self._check(decode_assignment(encode_assignment(given)) == given, f"I10: {given} is not read as written")
+            check(decode_assignment(encode_assignment(given)) == given, f"I10: {given} is not read as written")
         broken = violations(snapshot, result)
-        self._check(not broken, "; ".join(broken))
+        check(not broken, "; ".join(broken))
 
     def moved(self, worker: Worker, copy: Copy, event: TaskEvent) -> None:
         self.happened(worker.name, f"{copy.task} {event.name.lower()} ({copy.role.value}, {copy.state.value})")
@@ -69,9 +80,9 @@ class Watcher(Observer):
         for runner in log.runners:
             other = self.world.worker(runner)
             both = other is not None and other.member.may_commit() and worker.member.may_commit()
-            self._check(runner == mine or not both, f"I1: {worker.name} starts {copy.task}, which {runner} processes")
+            check(runner == mine or not both, f"I1: {worker.name} starts {copy.task}, which {runner} processes")
         complete = not copy.stateful or copy.version == log.version
-        self._check(
+        check(
             complete or not worker.member.may_commit(),
             f"{worker.name} starts {copy.task} with old state: others have committed since",
         )
@@ -80,12 +91,7 @@ class Watcher(Observer):
         """I5: only what is learned or taken away is stopped, but by workers that end."""
         given = worker.loop.assignment
         ordered = task in given.being_learned or task not in given.active
-        self._check(ordered or worker.loop.closing, f"I5: {worker.name} stops {task}, which it is to process")
-
-    @staticmethod
-    def _check(holds: bool, sentence: str) -> None:
-        if not holds:
-            raise Broken(sentence)
+        check(ordered or worker.loop.closing, f"I5: {worker.name} stops {task}, which it is to process")
 
 
 def _name(snapshot: GroupSnapshot, member: str | None) -> str:

@@ -1,0 +1,29 @@
+"""The control topic: every record reaches all members a moment later, and the newest memory of a leader is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kstreams_worker.control.records import Memory, Nudge, Record
+
+
+class ControlTopic:
+    """`nudge` takes a nudge to all members. Where it is not `working`, as if there were no such topic."""
+
+    def __init__(self, nudge: Callable[[Nudge], None], *, working: bool) -> None:
+        self._nudge = nudge
+        self._working = working
+        self.memory: Memory | None = None
+
+    def write(self, record: Record) -> None:
+        """A record that has arrived at the broker."""
+        if not self._working:
+            return
+        if isinstance(record, Nudge):
+            self._nudge(record)
+        elif isinstance(record, Memory):
+            self.memory = record
+
+    def recall(self) -> Memory | None:
+        """The newest memory of any leader."""
+        return self.memory
