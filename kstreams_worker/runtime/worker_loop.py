@@ -22,7 +22,17 @@ from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import CaughtUp, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.runtime.processor import Processor
 from kstreams_worker.tasks.leaving import LeaveCause, LeaveEvent, Leaving, OrderTakenBack, ToldToLeave, Verdict
-from kstreams_worker.tasks.plan import Identity, Step, TaskStep, TaskView, plan, subscription, to_suspend, wants_rejoin
+from kstreams_worker.tasks.plan import (
+    Identity,
+    Step,
+    TaskStep,
+    TaskView,
+    plan,
+    rejoin_is_vain,
+    subscription,
+    to_suspend,
+    wants_rejoin,
+)
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState
 from kstreams_worker.tasks.task import Partition, Task
 
@@ -87,6 +97,8 @@ class WorkerLoop:
         self._being_learned: frozenset[TaskId] = frozenset()
         self._declared_ready: frozenset[TaskId] = frozenset()
         self._declared_at = 0.0
+        self._rejoin_owed: Assignment | None = None
+        self._rejoin_late_at = 0.0
         self._next_commit = 0.0
         self._fresh: list[Task] = []
         """Tasks that were taken over, or resumed, and have not processed a record since."""
@@ -140,6 +152,7 @@ class WorkerLoop:
             self._start_over(str(fenced))
         self._rejoin_if_ready()
         self._leave_if_overdue()
+        self._rejoin_if_owed()
         self._measure_lag()
         self.turns += 1
 
@@ -213,6 +226,15 @@ class WorkerLoop:
             log.info("learner ready; asking for the hand-over", tasks=ready)
             self._parts.group.request_rejoin(f"learners ready: {ready}")
 
+    def _rejoin_if_owed(self) -> None:
+        """The leader asked for one more round, which would have been in vain until now."""
+        owed = self._rejoin_owed
+        if owed is not None and (
+            time.monotonic() > self._rejoin_late_at or not rejoin_is_vain(self._views(), owed, ())
+        ):
+            self._rejoin_owed = None
+            self._parts.group.request_rejoin("what is being learned can be suspended now")
+
     # -- rounds ---------------------------------------------------------------------------------------------------
 
     def _on_prepare(self, event: PrepareRound) -> None:
@@ -262,7 +284,9 @@ class WorkerLoop:
             standby=_names(assignment.standbys),
             **{step.name.lower(): _names(taken.task for taken in steps if taken.step is step) for step in _TOLD},
         )
-        if assignment.rejoin:
+        self._rejoin_owed = assignment if rejoin_is_vain(self._views(), assignment, steps) else None
+        self._rejoin_late_at = time.monotonic() + READY_RETRY_S
+        if assignment.rejoin and self._rejoin_owed is None:
             self._parts.group.request_rejoin("gave up tasks that move on")
         self._leave_if_done(event)
 
@@ -424,6 +448,7 @@ class WorkerLoop:
             (self._parts.close_task if held_here else self._parts.restorer.drop)(task)
         self._being_learned = frozenset()
         self._declared_ready = frozenset()
+        self._rejoin_owed = None
         self._dormant = self._parts.dormant()
         self._publish()
 

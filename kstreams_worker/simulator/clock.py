@@ -42,8 +42,9 @@ class Clock:
     def step(self, until_ms: int) -> bool:
         """Let the next thing happen if it is due by then. Returns whether there was one."""
         while self._queue and self._queue[0][0] <= until_ms:
-            self.now_ms, _, timer = heappop(self._queue)
+            at_ms, _, timer = heappop(self._queue)
             if timer.action is not None:
+                self.now_ms = at_ms
                 timer.action()
                 return True
         return False

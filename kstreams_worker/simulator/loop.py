@@ -175,7 +175,7 @@ class Loop:
         said_ready = {task for task, copy in said.learners.items() if copy.ready}
         self._declared_ready &= said_ready & assignment.learners
         self.member.applied(assignment)
-        self._rejoin_owed = assignment.rejoin and rejoin_is_vain(self._views(), assignment, steps)
+        self._rejoin_owed = rejoin_is_vain(self._views(), assignment, steps)
         if self._rejoin_owed:
             self.process.after(self._timing.ready_retry_ms, lambda: self._rejoin_if_owed(assignment, late=True))
         elif assignment.rejoin or said.leaving is not self.leaving:

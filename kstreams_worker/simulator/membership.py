@@ -69,7 +69,8 @@ class Membership:
         self._started = False
         self._lost = False
         self._unapplied: Assignment | None = None
-        self._said: Subscription
+        self.said: Subscription
+        """In its last join."""
         self._answer: Action | None = None
         """What goes on once the loop has answered what it was asked last."""
         self._asked: int | None = None
@@ -224,7 +225,7 @@ class Membership:
         else:
             self.machine.fire(MemberEvent.RETRY)
         said = with_unapplied(self.loop.subscription(), self._unapplied)
-        self._said = said
+        self.said = said
         self._tell(f"joins with {_told(said)}")
         metadata, member_id = encode_subscription(said), self.member_id
         memory = self._control.memory
@@ -278,7 +279,7 @@ class Membership:
         if self.is_leader:
             for record in self._leader.to_publish(generation):
                 self._link.send(partial(self._control.write, record))
-        self.loop.assigned(assignment, self._said)
+        self.loop.assigned(assignment, self.said)
 
     def _refused(self, refusal: Refusal) -> None:
         if refusal is not Refusal.REBALANCE_IN_PROGRESS:

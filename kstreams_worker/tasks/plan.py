@@ -80,16 +80,16 @@ def to_suspend(tasks: Mapping[TaskId, TaskView], being_learned: frozenset[TaskId
 
 
 def rejoin_is_vain(tasks: Mapping[TaskId, TaskView], assignment: Assignment, steps: Iterable[TaskStep]) -> bool:
-    """Whether joining again at once, as an assignment asks, would change nothing, so that it is asked again without end.
+    """Whether an assignment asks to join again, and doing so at once would change nothing, so that it asks without end.
 
     A task that is being learned and is still on its way to this worker cannot be suspended for its learner, however ready
     that is. Only what the assignment took away is worth a round meanwhile.
     """
-    gave_up = any(
-        step.step is Step.DEMOTE or (step.step is Step.CLOSE and step.role is Role.ACTIVE) for step in steps
-    )
-    return not gave_up and any(
-        tasks[task].state is TaskState.FINISHING for task in assignment.being_learned if task in tasks
+    gave_up = any(step.step is Step.DEMOTE or (step.step is Step.CLOSE and step.role is Role.ACTIVE) for step in steps)
+    return (
+        assignment.rejoin
+        and not gave_up
+        and any(tasks[task].state is TaskState.FINISHING for task in assignment.being_learned if task in tasks)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.invariants import balanced
 from sim.scenario import Stage, scenario, set_up, start_instance
@@ -36,7 +36,16 @@ class Outcome:
     available_after_ms: int = 0
 
     def __str__(self) -> str:
-        return f"{self.broken}\nreplay: python -m tests.sim --seed {self.seed} --trace"
+        if self.broken:
+            return f"{self.broken}\nreplay: python -m tests.sim --seed {self.seed} --trace"
+        return (
+            f"seed {self.seed}: {self.rounds} rounds; at rest {self.rest_after_ms / 1000:.1f} s and "
+            f"{self.rounds_after_faults} rounds after the last fault"
+        )
+
+    def without_history(self) -> Outcome:
+        """For a long way."""
+        return replace(self, history=[])
 
 
 def play(seed: int) -> Outcome:

@@ -12,6 +12,7 @@ from sim.invariants import violations
 
 from assignor.model import GroupSnapshot, MoveCase, RoundResult, TaskId
 from assignor.wire import decode_assignment, decode_subscription, encode_assignment, encode_subscription
+from kstreams_worker.simulator.coordinator import GroupState
 from kstreams_worker.simulator.restore import Copy
 from kstreams_worker.simulator.world import Observer, Worker, World
 from kstreams_worker.tasks.states import TaskEvent
@@ -60,10 +61,20 @@ class Watcher(Observer):
         self.happened(leader.name, f"leads round {generation} of {members}: {', '.join(moves) or 'all is kept'}")
         for said in snapshot.members.values():
             check(decode_subscription(encode_subscription(said)) == said, f"I10: {said} is not read as written")
+        self._check_heard(generation, snapshot)
         for given in result.assignments.values():
             check(decode_assignment(encode_assignment(given)) == given, f"I10: {given} is not read as written")
         broken = violations(snapshot, result)
         check(not broken, "; ".join(broken))
+
+    def _check_heard(self, generation: int, snapshot: GroupSnapshot) -> None:
+        """I10: what the leader heard is what the members of this generation said."""
+        if self.world.coordinator.generation != generation or self.world.coordinator.state is not GroupState.COMPLETING:
+            return
+        for member, said in snapshot.members.items():
+            speaker = self.world.worker_of(member)
+            if speaker is not None and speaker.member.generation == generation:
+                check(speaker.member.said == said, f"I10: {speaker.name} said {speaker.member.said}, heard was {said}")
 
     def moved(self, worker: Worker, copy: Copy, event: TaskEvent) -> None:
         self.happened(worker.name, f"{copy.task} {event.name.lower()} ({copy.role.value}, {copy.state.value})")

@@ -36,7 +36,7 @@ LEVELS = [
     {"kstreams_worker.control"},
     {"kstreams_worker.group"},
     {"kstreams_worker.restore"},
-    {"kstreams_worker.runtime", "kstreams_worker.devbroker"},
+    {"kstreams_worker.runtime", "kstreams_worker.devbroker", "kstreams_worker.simulator"},
     {"kstreams_worker.pipeline", "kstreams_worker.testing"},
     {"kstreams_worker.cli"},
     {"kstreams_worker.__main__"},
@@ -113,6 +113,13 @@ def test_the_assignor_uses_the_standard_library_only() -> None:
         if name.split(".")[0] not in {*sys.stdlib_module_names, "assignor"}
     }
     assert foreign == set()
+
+
+@pytest.mark.parametrize("module", ["threading", "time", "socket", "multiprocessing"])
+def test_the_simulator_has_no_clock_or_thread(module: str) -> None:
+    """The same seed gives the same history; its dice are seeded."""
+    users = [str(path) for path, tree in modules() if path.parts[1] == "simulator" and module in imports(tree)]
+    assert users == []
 
 
 @pytest.mark.parametrize("module", ["threading", "time", "socket", "random"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assignor.model import Assignment, CopyState, InstanceId, LagRecords, Subscription, TaskId, WorkerId
 from kstreams_worker.tasks.plan import (
     Identity,
@@ -9,6 +11,7 @@ from kstreams_worker.tasks.plan import (
     TaskStep,
     TaskView,
     plan,
+    rejoin_is_vain,
     subscription,
     to_suspend,
     wants_rejoin,
@@ -105,7 +108,32 @@ def test_tasks_of_an_assignment_not_acted_on_yet_are_claimed() -> None:
     """The loop is busy: what the last round gave this worker is still its own in the next one."""
     said = Subscription(IDENTITY.worker, bytes(8), active=frozenset({A}), suspended=frozenset({B}))
     claimed = with_unapplied(said, Assignment(active=frozenset({B, C}), learners=frozenset({D})))
-    assert claimed.active == {A, C}
-    assert claimed.suspended == {B}
+    assert claimed.active == {A, B, C}
+    assert claimed.suspended == frozenset(), "the loop resumes it when it acts on the assignment"
     assert set(claimed.learners) == {D}
     assert not claimed.learners[D].ready
+
+
+def test_what_was_taken_away_stays_suspended_until_the_loop_has_closed_it() -> None:
+    """Nobody resumes it here, so its learner may have it."""
+    said = Subscription(IDENTITY.worker, bytes(8), suspended=frozenset({A, B}))
+    assert with_unapplied(said, Assignment(active=frozenset({B}))).suspended == {A}
+
+
+def test_a_rejoin_is_in_vain_while_what_is_learned_cannot_be_suspended() -> None:
+    """A ready learner of a task that its owner still restores must not make a round follow the other without end."""
+    asked = Assignment(active=frozenset({A, B}), being_learned=frozenset({A}), rejoin=True)
+    tasks = {A: view(Role.ACTIVE, TaskState.FINISHING), B: view(Role.ACTIVE, TaskState.FINISHING)}
+    assert rejoin_is_vain(tasks, asked, [])
+    tasks[A] = view(Role.ACTIVE, TaskState.RUNNING)
+    assert not rejoin_is_vain(tasks, asked, [])
+
+
+def test_a_rejoin_is_not_in_vain_when_something_was_given_up() -> None:
+    """Who takes it over waits for this worker's next join; and who was not asked to join has nothing to wait for."""
+    asked = Assignment(active=frozenset({A}), being_learned=frozenset({A}), rejoin=True)
+    tasks = {A: view(Role.ACTIVE, TaskState.FINISHING)}
+    assert not rejoin_is_vain(tasks, asked, [TaskStep(Step.CLOSE, B, Role.ACTIVE)])
+    assert not rejoin_is_vain(tasks, asked, [TaskStep(Step.DEMOTE, B, Role.STANDBY)])
+    assert rejoin_is_vain(tasks, asked, [TaskStep(Step.CLOSE, B, Role.STANDBY)])
+    assert not rejoin_is_vain(tasks, replace(asked, rejoin=False), [])
