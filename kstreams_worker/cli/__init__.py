@@ -14,7 +14,7 @@ from types import FrameType
 
 import typer
 
-from kstreams_worker.cli import broker, doctor, explain, group, lag, pipeline, reset, run, scale_down, show, tasks
+from kstreams_worker.cli import broker, doctor, explain, group, lag, pipeline, reset, run, scale_down, show, simulate, tasks
 from kstreams_worker.errors import KStreamsError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ app.command("lag")(lag.lag)
 app.command("reset")(reset.reset)
 app.command("doctor")(doctor.doctor)
 app.add_typer(group.app)
+app.command("simulate")(simulate.simulate)
 app.add_typer(broker.app)
 app.add_typer(pipeline.app)
 

@@ -6,7 +6,6 @@ it is told waits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
@@ -22,7 +21,6 @@ from kstreams_worker.tasks.plan import (
     Identity,
     Step,
     TaskStep,
-    TaskView,
     plan,
     rejoin_is_vain,
     subscription,
@@ -111,7 +109,7 @@ class Loop:
         self.restorer.measure()
         return subscription(
             self.identity,
-            self._views(),
+            self.tasks,
             self._dormant,
             leaving=self.leaving,
             leave_timeout_ms=self.settings.leave_timeout_ms if self.leaving else None,
@@ -153,7 +151,7 @@ class Loop:
 
     def _on_prepare(self, deadline_ms: int, moving: frozenset[TaskId]) -> None:
         if self.process.clock.now_ms < deadline_ms:
-            self._suspend([self.tasks[task] for task in to_suspend(self._views(), self._being_learned & moving)])
+            self._suspend([self.tasks[task] for task in to_suspend(self.tasks, self._being_learned & moving)])
         self.member.prepared(deadline_ms)
 
     def _suspend(self, copies: list[Copy]) -> None:
@@ -164,7 +162,7 @@ class Loop:
 
     def _on_assigned(self, assignment: Assignment, said: Subscription) -> None:
         self.assignment = assignment
-        steps = plan(self._views(), assignment)
+        steps = plan(self.tasks, assignment)
         given_up = [self.tasks[step.task] for step in steps if step.step in (Step.CLOSE, Step.DEMOTE)]
         self._suspend([copy for copy in given_up if copy.state is TaskState.RUNNING])
         for step in steps:
@@ -175,7 +173,7 @@ class Loop:
         said_ready = {task for task, copy in said.learners.items() if copy.ready}
         self._declared_ready &= said_ready & assignment.learners
         self.member.applied(assignment)
-        self._rejoin_owed = rejoin_is_vain(self._views(), assignment, steps)
+        self._rejoin_owed = rejoin_is_vain(self.tasks, assignment, steps)
         if self._rejoin_owed:
             self.process.after(self._timing.ready_retry_ms, lambda: self._rejoin_if_owed(assignment, late=True))
         elif assignment.rejoin or said.leaving is not self.leaving:
@@ -187,7 +185,7 @@ class Loop:
 
     def _rejoin_if_owed(self, assignment: Assignment, *, late: bool = False) -> None:
         owed = self._rejoin_owed and assignment is self.assignment
-        if owed and (late or not rejoin_is_vain(self._views(), assignment, ())):
+        if owed and (late or not rejoin_is_vain(self.tasks, assignment, ())):
             self._rejoin_owed = False
             self.member.request_rejoin()
 
@@ -268,10 +266,9 @@ class Loop:
             self._rejoin_if_ready()
 
     def _rejoin_if_ready(self) -> None:
-        views = self._views()
-        if wants_rejoin(views, self._declared_ready, partial=self.settings.partial_rebalance):
+        if wants_rejoin(self.tasks, self._declared_ready, partial=self.settings.partial_rebalance):
             self._declared_ready = frozenset(
-                task for task, view in views.items() if view.role is Role.LEARNER and view.state is TaskState.READY
+                task for task, copy in self.tasks.items() if copy.role is Role.LEARNER and copy.state is TaskState.READY
             )
             self._declared += 1
             declared = self._declared
@@ -284,9 +281,6 @@ class Loop:
             self._rejoin_if_ready()
 
     # -- the state ------------------------------------------------------------------------------------------------
-
-    def _views(self) -> Mapping[TaskId, TaskView]:
-        return {task: copy.view() for task, copy in self.tasks.items()}
 
     def _fire(self, copy: Copy, event: TaskEvent) -> None:
         copy.machine.fire(event)

@@ -17,7 +17,6 @@ from kstreams_worker.simulator.changelogs import Changelogs
 from kstreams_worker.simulator.clock import Timer
 from kstreams_worker.simulator.process import Process
 from kstreams_worker.simulator.timing import Timing
-from kstreams_worker.tasks.plan import TaskView
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState, task_machine
 
 LOOK_AGAIN_MS = 30_000
@@ -46,9 +45,6 @@ class Copy:
     @property
     def state(self) -> TaskState:
         return self.machine.state
-
-    def view(self) -> TaskView:
-        return TaskView(self.role, self.machine.state, self.stateful, self.lag)
 
 
 class Disk:
@@ -126,6 +122,7 @@ class Restorer:
         self._followed: dict[Copy, _Followed] = {}
         self._since_ms = 0
         self._timer: Timer | None = None
+        self._looks_soon = False
         self._slowness = 1.0
         self.restored_records = 0.0
 
@@ -133,14 +130,14 @@ class Restorer:
         """Keep this copy up to date. Its state belongs to this thread from now on."""
         self._advance()
         self._followed[copy] = _Followed(copy)
-        self.look()
+        self._look_soon()
 
     def finish(self, copy: Copy) -> None:
         """Complete the copy's state and give it back."""
         self._advance()
         followed = self._followed.setdefault(copy, _Followed(copy))
         followed.finishing_at_ms = self._process.clock.now_ms + self._timing.take_over_ms
-        self.look()
+        self._look_soon()
 
     def drop(self, copy: Copy) -> None:
         """Stop following the copy and close it, after a moment."""
@@ -148,7 +145,7 @@ class Restorer:
         followed = self._followed.pop(copy, None)
         if followed is not None and copy.opened:
             self._process.after(self._timing.close_ms, lambda: self.close(copy))
-        self.look()
+        self._look_soon()
 
     def close(self, copy: Copy) -> None:
         """Close a copy that nobody follows or processes here."""
@@ -179,6 +176,7 @@ class Restorer:
 
     def look(self) -> None:
         """Open what can be opened, say what has got where it was to be, and plan when to look again."""
+        self._looks_soon = False
         self._advance()
         for followed in list(self._followed.values()):
             self._open(followed)
@@ -200,7 +198,10 @@ class Restorer:
             copy.position, copy.opened = position, True
 
     def _look_soon(self) -> None:
-        self._process.after(0, self.look)
+        """Once for all that happens at this moment."""
+        if not self._looks_soon:
+            self._looks_soon = True
+            self._process.after(0, self.look)
 
     def _judge(self, followed: _Followed) -> None:
         copy, now_ms = followed.copy, self._process.clock.now_ms

@@ -115,6 +115,7 @@ class World:
             self.clock, timing.session_timeout_ms, timing.rebalance_timeout_ms, timing.initial_delay_ms
         )
         self.instances: dict[str, Instance] = {}
+        self._by_identity: dict[InstanceId, Instance] = {}
         self.control = ControlTopic(self._nudge, working=control_topic)
         self.rounds = 0
         self.assigned_tasks = 0
@@ -169,10 +170,8 @@ class World:
 
     def worker(self, identity: WorkerId) -> Worker | None:
         """The process of a worker, if it is not dead."""
-        for instance in self.instances.values():
-            if instance.identity == identity.instance:
-                return instance.workers.get(identity.index)
-        return None
+        instance = self._by_identity.get(identity.instance)
+        return None if instance is None else instance.workers.get(identity.index)
 
     def restored(self) -> float:
         """Records that all workers have restored so far."""
@@ -183,7 +182,7 @@ class World:
     def start_instance(self, settings: InstanceSettings) -> Instance:
         """A new container."""
         instance = Instance(InstanceId(len(self.instances).to_bytes(16, "big")), settings)
-        self.instances[settings.name] = instance
+        self.instances[settings.name] = self._by_identity[instance.identity] = instance
         for index in range(settings.workers):
             self._start_worker(instance, index)
         return instance

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Protocol
 
 from assignor.model import Assignment, CopyState, LagRecords, Subscription, TaskId, WorkerId
 from kstreams_worker.tasks.states import Role, TaskState
@@ -30,9 +31,22 @@ class Step(Enum):
     """A task that this worker does not have yet."""
 
 
+class TaskFacts(Protocol):
+    """A task as the plan sees it."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def state(self) -> TaskState: ...
+    @property
+    def stateful(self) -> bool: ...
+    @property
+    def lag(self) -> LagRecords: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task as the plan sees it."""
+    """The facts of a task at one moment."""
 
     role: Role
     state: TaskState
@@ -49,7 +63,7 @@ class TaskStep:
     role: Role
 
 
-def plan(tasks: Mapping[TaskId, TaskView], assignment: Assignment) -> list[TaskStep]:
+def plan(tasks: Mapping[TaskId, TaskFacts], assignment: Assignment) -> list[TaskStep]:
     """Steps that take a worker from its tasks to its assignment, in the order in which to take them."""
     wanted: dict[TaskId, Role] = dict.fromkeys(assignment.standbys, Role.STANDBY)
     wanted.update(dict.fromkeys(assignment.learners, Role.LEARNER))
@@ -62,7 +76,7 @@ def plan(tasks: Mapping[TaskId, TaskView], assignment: Assignment) -> list[TaskS
     return sorted(steps, key=lambda step: (step.step.value, step.task))
 
 
-def _step(view: TaskView | None, role: Role) -> Step | None:
+def _step(view: TaskFacts | None, role: Role) -> Step | None:
     if view is None:
         return Step.OPEN
     if view.role is Role.ACTIVE:
@@ -74,12 +88,12 @@ def _step(view: TaskView | None, role: Role) -> Step | None:
     return Step.RELABEL if role is not view.role else None
 
 
-def to_suspend(tasks: Mapping[TaskId, TaskView], being_learned: frozenset[TaskId]) -> list[TaskId]:
+def to_suspend(tasks: Mapping[TaskId, TaskFacts], being_learned: frozenset[TaskId]) -> list[TaskId]:
     """The tasks to commit and suspend before a round: those that are being learned, and no other."""
     return sorted(task for task in being_learned if task in tasks and tasks[task].state is TaskState.RUNNING)
 
 
-def rejoin_is_vain(tasks: Mapping[TaskId, TaskView], assignment: Assignment, steps: Iterable[TaskStep]) -> bool:
+def rejoin_is_vain(tasks: Mapping[TaskId, TaskFacts], assignment: Assignment, steps: Iterable[TaskStep]) -> bool:
     """Whether an assignment asks to join again, and doing so at once would change nothing, so that it asks without end.
 
     A task that is being learned and is still on its way to this worker cannot be suspended for its learner, however ready
@@ -107,7 +121,7 @@ class Identity:
 
 def subscription(
     identity: Identity,
-    tasks: Mapping[TaskId, TaskView],
+    tasks: Mapping[TaskId, TaskFacts],
     dormant: Mapping[TaskId, CopyState],
     *,
     leaving: bool = False,
@@ -144,7 +158,7 @@ def subscription(
     )
 
 
-def wants_rejoin(tasks: Mapping[TaskId, TaskView], declared_ready: frozenset[TaskId], *, partial: bool) -> bool:
+def wants_rejoin(tasks: Mapping[TaskId, TaskFacts], declared_ready: frozenset[TaskId], *, partial: bool) -> bool:
     """Whether newly ready learners are worth a round now: each one (partial), or only once all learners are ready."""
     learners = {task: view for task, view in tasks.items() if view.role is Role.LEARNER}
     ready = {task for task, view in learners.items() if view.state is TaskState.READY}
