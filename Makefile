@@ -4,7 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench setup clean
+.PHONY: demo test lint bench simulate setup clean
+
+SCHEDULES ?= 20000
+SEED ?= 0
 
 setup: $(STAMP)
 
@@ -28,6 +31,10 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python -m benchmarks
+
+# Random schedules of a simulated group over all cores: make simulate SCHEDULES=100000 SEED=2000
+simulate: $(STAMP)
+	@$(BIN)/python -m tests.sim --seed $(SEED) --schedules $(SCHEDULES)
 
 clean:
 	rm -rf $(VENV) .build .mypy_cache .ruff_cache .pytest_cache

@@ -27,6 +27,7 @@ from kstreams_worker.tasks.plan import (
     Step,
     TaskStep,
     TaskView,
+    has_missed_round,
     plan,
     rejoin_is_vain,
     subscription,
@@ -258,10 +259,11 @@ class WorkerLoop:
     def _on_assigned(self, event: Assigned) -> None:
         assignment = event.assignment
         self._heed_error(assignment)
+        missed_round = has_missed_round(self.generation_id, event.generation.generation_id)
         self.generation_id = event.generation.generation_id
         self.member_id = event.generation.member_id
         self.rounds += 1
-        steps = plan(self._views(), assignment)
+        steps = plan(self._views(), assignment, missed_round=missed_round)
         self._give_up([step for step in steps if step.step in (Step.CLOSE, Step.DEMOTE)])
         for step in steps:
             self._take_step(step, assignment)
@@ -325,6 +327,10 @@ class WorkerLoop:
                 task.machine.fire(TaskEvent.RESUME)
                 self._processor.resume(task)
                 self._observe_gap(task)
+            case Step.REFRESH:
+                self._unbind(task)
+                task.machine.fire(TaskEvent.DEMOTE)
+                self._finish(task, assignment)
             case Step.RELABEL:
                 task.role = step.role
             case Step.PROMOTE:
@@ -487,7 +493,7 @@ class WorkerLoop:
         return {task: self.tasks[task].view() for task in self.tasks}
 
 
-_TOLD = (Step.CLOSE, Step.DEMOTE, Step.RESUME, Step.PROMOTE, Step.OPEN)
+_TOLD = (Step.CLOSE, Step.DEMOTE, Step.RESUME, Step.REFRESH, Step.PROMOTE, Step.OPEN)
 
 
 def _names(tasks: Iterable[TaskId]) -> str:

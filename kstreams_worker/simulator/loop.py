@@ -21,6 +21,7 @@ from kstreams_worker.tasks.plan import (
     Identity,
     Step,
     TaskStep,
+    has_missed_round,
     plan,
     rejoin_is_vain,
     subscription,
@@ -75,6 +76,7 @@ class Loop:
         self._dormant = self._on_disk()
         self._being_learned: frozenset[TaskId] = frozenset()
         self._rejoin_owed = False
+        self._generation = -1
         self._declared_ready: frozenset[TaskId] = frozenset()
         self._declared = 0
         self._free_at_ms = 0
@@ -83,7 +85,7 @@ class Loop:
             lambda: self._being_learned,
             lambda deadline_ms, moving: self._tell(lambda: self._on_prepare(deadline_ms, moving)),
             lambda: self._tell(self._on_lost),
-            lambda assignment, said: self._tell(lambda: self._on_assigned(assignment, said)),
+            lambda assignment, generation, said: self._tell(lambda: self._on_assigned(assignment, generation, said)),
         )
 
     # -- from outside ---------------------------------------------------------------------------------------------
@@ -160,9 +162,11 @@ class Loop:
             self._logs.stopped(copy.task, self.identity.worker)
             self._fire(copy, TaskEvent.SUSPEND)
 
-    def _on_assigned(self, assignment: Assignment, said: Subscription) -> None:
+    def _on_assigned(self, assignment: Assignment, generation: int, said: Subscription) -> None:
         self.assignment = assignment
-        steps = plan(self.tasks, assignment)
+        missed_round = has_missed_round(self._generation, generation)
+        self._generation = generation
+        steps = plan(self.tasks, assignment, missed_round=missed_round)
         given_up = [self.tasks[step.task] for step in steps if step.step in (Step.CLOSE, Step.DEMOTE)]
         self._suspend([copy for copy in given_up if copy.state is TaskState.RUNNING])
         for step in steps:
@@ -210,6 +214,9 @@ class Loop:
             case Step.RESUME:
                 self._fire(copy, TaskEvent.RESUME)
                 self._start(copy)
+            case Step.REFRESH:
+                self._fire(copy, TaskEvent.DEMOTE)
+                self._promote(copy)
             case Step.RELABEL:
                 copy.role = step.role
             case Step.PROMOTE:

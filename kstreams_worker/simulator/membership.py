@@ -33,8 +33,8 @@ class LoopCalls:
     prepare: Callable[[int, frozenset[TaskId]], None]
     """Suspend these tasks, unless it is later than the first argument says."""
     drop_all: Action
-    assigned: Callable[[Assignment, Subscription], None]
-    """The second argument is what this member said when it joined that round."""
+    assigned: Callable[[Assignment, int, Subscription], None]
+    """With its generation, and what this member said when it joined that round."""
 
 
 Lead = Callable[[Leader, str, dict[str, bytes], int], dict[str, bytes]]
@@ -279,7 +279,7 @@ class Membership:
         if self.is_leader:
             for record in self._leader.to_publish(generation):
                 self._link.send(partial(self._control.write, record))
-        self.loop.assigned(assignment, self.said)
+        self.loop.assigned(assignment, generation, self.said)
 
     def _refused(self, refusal: Refusal) -> None:
         if refusal is not Refusal.REBALANCE_IN_PROGRESS:

@@ -23,6 +23,8 @@ class Step(Enum):
     """It was active and stays as a standby or learner: hand the open stores to the restore thread."""
     RESUME = auto()
     """It was suspended and stays active."""
+    REFRESH = auto()
+    """The same, but another may have processed it meanwhile: complete its state anew before it goes on."""
     RELABEL = auto()
     """A copy that goes on being a copy, in another role."""
     PROMOTE = auto()
@@ -63,29 +65,41 @@ class TaskStep:
     role: Role
 
 
-def plan(tasks: Mapping[TaskId, TaskFacts], assignment: Assignment) -> list[TaskStep]:
-    """Steps that take a worker from its tasks to its assignment, in the order in which to take them."""
+def plan(tasks: Mapping[TaskId, TaskFacts], assignment: Assignment, *, missed_round: bool = False) -> list[TaskStep]:
+    """Steps that take a worker from its tasks to its assignment, in the order in which to take them.
+
+    `missed_round`: this worker took part in a round whose assignment it never got. That may have given what it had suspended
+    to another, who processed it, and is gone: so its open state may be old.
+    """
     wanted: dict[TaskId, Role] = dict.fromkeys(assignment.standbys, Role.STANDBY)
     wanted.update(dict.fromkeys(assignment.learners, Role.LEARNER))
     wanted.update(dict.fromkeys(assignment.active, Role.ACTIVE))
     steps = [TaskStep(Step.CLOSE, task, view.role) for task, view in tasks.items() if task not in wanted]
     for task, role in wanted.items():
-        step = _step(tasks.get(task), role)
+        step = _step(tasks.get(task), role, missed_round=missed_round)
         if step is not None:
             steps.append(TaskStep(step, task, role))
     return sorted(steps, key=lambda step: (step.step.value, step.task))
 
 
-def _step(view: TaskFacts | None, role: Role) -> Step | None:
+def _step(view: TaskFacts | None, role: Role, *, missed_round: bool) -> Step | None:
     if view is None:
         return Step.OPEN
     if view.role is Role.ACTIVE:
         if role is not Role.ACTIVE:
             return Step.DEMOTE
-        return Step.RESUME if view.state is TaskState.SUSPENDED else None
+        if view.state is not TaskState.SUSPENDED:
+            return None
+        return Step.REFRESH if missed_round else Step.RESUME
     if role is Role.ACTIVE:
         return Step.PROMOTE
     return Step.RELABEL if role is not view.role else None
+
+
+def has_missed_round(acted_on_generation: int, generation: int) -> bool:
+    """Whether a round lies between the last assignment that was acted on and this one; before the first there is nothing
+    to miss."""
+    return 0 <= acted_on_generation < generation - 1
 
 
 def to_suspend(tasks: Mapping[TaskId, TaskFacts], being_learned: frozenset[TaskId]) -> list[TaskId]:

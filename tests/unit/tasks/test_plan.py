@@ -10,6 +10,7 @@ from kstreams_worker.tasks.plan import (
     Step,
     TaskStep,
     TaskView,
+    has_missed_round,
     plan,
     rejoin_is_vain,
     subscription,
@@ -52,6 +53,22 @@ def test_a_suspended_task_that_stays_resumes() -> None:
     """Its learner was not ready after all: it goes on from its open state."""
     steps = plan({A: view(Role.ACTIVE, TaskState.SUSPENDED)}, Assignment(active=frozenset({A})))
     assert steps == [TaskStep(Step.RESUME, A, Role.ACTIVE)]
+
+
+def test_a_suspended_task_is_completed_anew_after_a_round_that_was_missed() -> None:
+    """That round may have given it to another, who processed it and is gone: the open state may be old."""
+    tasks = {A: view(Role.ACTIVE, TaskState.SUSPENDED), B: view(Role.ACTIVE, TaskState.RUNNING)}
+    steps = plan(tasks, Assignment(active=frozenset({A, B})), missed_round=True)
+    assert steps == [TaskStep(Step.REFRESH, A, Role.ACTIVE)]
+
+
+def test_a_round_is_missed_when_generations_are_not_consecutive() -> None:
+    """The same generation twice is the broker's answer to a join that changed nothing."""
+    assert not has_missed_round(-1, 7)
+    assert not has_missed_round(6, 6)
+    assert not has_missed_round(6, 7)
+    assert has_missed_round(6, 8)
+    assert has_missed_round(0, 2)
 
 
 def test_a_standby_that_becomes_a_learner_is_only_relabelled() -> None:
