@@ -290,6 +290,9 @@ class WorkerLoop:
         self._rejoin_late_at = time.monotonic() + READY_RETRY_S
         if assignment.rejoin and self._rejoin_owed is None:
             self._parts.group.request_rejoin("gave up tasks that move on")
+        if event.said_leaving is not bool(self._leaving):
+            # It was told while a round was on: what was asked then is void.
+            self._parts.group.request_rejoin("leaves" if self._leaving else "stays")
         self._leave_if_done(event)
 
     def _heed_error(self, assignment: Assignment) -> None:

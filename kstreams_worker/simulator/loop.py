@@ -6,7 +6,6 @@ it is told waits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from kstreams_worker.simulator.membership import LoopCalls, Membership
 from kstreams_worker.simulator.process import Process
 from kstreams_worker.simulator.restore import Copy, Disk, RestoreNews, Restorer
 from kstreams_worker.simulator.timing import Timing
+from kstreams_worker.tasks.leaving import LeaveCause, Leaving, ToldToLeave, Verdict
 from kstreams_worker.tasks.plan import (
     Identity,
     Step,
@@ -40,21 +40,13 @@ class Watch(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class LoopSettings:
-    """What its instance's settings say."""
-
-    partial_rebalance: bool = True
-    leave_timeout_ms: int | None = None
-
-
 class Loop:
     """One worker's tasks."""
 
     def __init__(
         self,
         identity: Identity,
-        settings: LoopSettings,
+        partial_rebalance: bool,
         process: Process,
         member: Membership,
         *,
@@ -64,11 +56,12 @@ class Loop:
         dice: Random,
         watch: Watch,
     ) -> None:
-        self.identity, self.settings, self.process, self.member = identity, settings, process, member
+        self.identity, self.process, self.member = identity, process, member
+        self._partial_rebalance = partial_rebalance
         self._disk, self._logs, self._timing, self._dice, self._watch = disk, logs, timing, dice, watch
         self.restorer = Restorer(process, identity.worker, disk=disk, logs=logs, timing=timing, tell=self._on_restore)
         self.tasks: dict[TaskId, Copy] = {}
-        self.leaving = False
+        self._leaving = Leaving(lambda: process.clock.now_ms / 1000)
         self.assignment = Assignment()
         """The last that it has acted on, or acts on now."""
         self.closing = False
@@ -80,6 +73,7 @@ class Loop:
         self._declared_ready: frozenset[TaskId] = frozenset()
         self._declared = 0
         self._free_at_ms = 0
+        self._events: list[Action] = []
         member.loop = LoopCalls(
             self.subscription,
             lambda: self._being_learned,
@@ -94,13 +88,18 @@ class Loop:
         """A slow record: what the loop is told from now on waits."""
         self._free_at_ms = max(self._free_at_ms, self.process.clock.now_ms) + round(for_ms)
 
-    def order_to_leave(self) -> None:
+    @property
+    def leaving(self) -> bool:
+        """Whether it has been told to leave."""
+        return bool(self._leaving)
+
+    def order_to_leave(self, timeout_ms: int | None) -> None:
         """Leave once all tasks are learned elsewhere, or when the patience ends."""
-        self._tell(self._begin_to_leave)
+        self._tell(lambda: self._on_told_to_leave(timeout_ms))
 
     def order_to_stay(self) -> None:
         """Take the order to leave back."""
-        self._tell(self._stay)
+        self._tell(self._on_order_taken_back)
 
     def order_to_close(self) -> None:
         """Commit, close and leave now."""
@@ -114,34 +113,37 @@ class Loop:
             self.tasks,
             self._dormant,
             leaving=self.leaving,
-            leave_timeout_ms=self.settings.leave_timeout_ms if self.leaving else None,
+            leave_timeout_ms=self._leaving.remaining_ms(),
         )
 
     def _tell(self, event: Action) -> None:
-        now_ms = self.process.clock.now_ms
-        self._free_at_ms = max(self._free_at_ms, now_ms) + round(self._dice.uniform(*self._timing.loop_ms))
-        self.process.after(self._free_at_ms - now_ms, event)
+        """Let the loop see an event in its next turn, which takes all that has come by then."""
+        self._events.append(event)
+        if len(self._events) == 1:
+            now_ms = self.process.clock.now_ms
+            wait_ms = max(0, self._free_at_ms - now_ms) + self._dice.uniform(*self._timing.loop_ms)
+            self.process.after(wait_ms, self._turn)
+
+    def _turn(self) -> None:
+        while self._events and not self.closing:
+            self._events[0]()
+            del self._events[0]
 
     # -- leaving --------------------------------------------------------------------------------------------------
 
-    def _begin_to_leave(self) -> None:
-        if not self.leaving:
-            self.leaving = True
-            timeout_ms = self.settings.leave_timeout_ms
-            if timeout_ms is not None:
-                # A static member cannot say that it leaves: it waits for the round that its leader starts then.
-                grace_ms = self._timing.session_timeout_ms if self.member.static_id else 0
-                self.process.after(timeout_ms + grace_ms, lambda: self._patience_ends(timeout_ms))
+    def _on_told_to_leave(self, timeout_ms: int | None) -> None:
+        self._leaving.tell(ToldToLeave(LeaveCause.ORDER, timeout_ms))
+        if timeout_ms is not None:
+            self.process.after(timeout_ms, self._leave_if_overdue)
+        self.member.request_rejoin()
+
+    def _on_order_taken_back(self) -> None:
+        if self._leaving.take_back():
             self.member.request_rejoin()
 
-    def _patience_ends(self, timeout_ms: int) -> None:
-        if self.leaving and self.settings.leave_timeout_ms == timeout_ms:
+    def _leave_if_overdue(self) -> None:
+        if self._leaving and self._leaving.remaining_ms() == 0 and not self.closing:
             self._leave()
-
-    def _stay(self) -> None:
-        if self.leaving:
-            self.leaving = False
-            self.member.request_rejoin()
 
     def _leave(self) -> None:
         self.closing = True
@@ -182,7 +184,7 @@ class Loop:
             self.process.after(self._timing.ready_retry_ms, lambda: self._rejoin_if_owed(assignment, late=True))
         elif assignment.rejoin or said.leaving is not self.leaving:
             self.member.request_rejoin()
-        if self.leaving and not assignment.active:
+        if self._leaving.judge(assignment, said_leaving=said.leaving) is Verdict.DONE:
             self._leave()
         else:
             self._rejoin_if_ready()
@@ -273,7 +275,7 @@ class Loop:
             self._rejoin_if_ready()
 
     def _rejoin_if_ready(self) -> None:
-        if wants_rejoin(self.tasks, self._declared_ready, partial=self.settings.partial_rebalance):
+        if wants_rejoin(self.tasks, self._declared_ready, partial=self._partial_rebalance):
             self._declared_ready = frozenset(
                 task for task, copy in self.tasks.items() if copy.role is Role.LEARNER and copy.state is TaskState.READY
             )

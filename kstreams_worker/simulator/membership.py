@@ -73,6 +73,7 @@ class Membership:
         """In its last join."""
         self._answer: Action | None = None
         """What goes on once the loop has answered what it was asked last."""
+        self._loop_is_late = False
         self._asked: int | None = None
         """The deadline of the preparation that the loop was asked for; None: it was asked to drop all tasks."""
         self._heartbeat_ms = 0
@@ -103,6 +104,7 @@ class Membership:
 
     def prepared(self, deadline_ms: int) -> None:
         """What was to be suspended is. A late answer asks for one more round."""
+        self._loop_is_late = False
         if self._process.clock.now_ms > deadline_ms:
             self.request_rejoin()
         if self._asked == deadline_ms:
@@ -110,6 +112,7 @@ class Membership:
 
     def dropped(self) -> None:
         """No task is left."""
+        self._loop_is_late = False
         self._unapplied = None
         if self._asked is None:
             self._resolve()
@@ -197,7 +200,7 @@ class Membership:
         self.machine.fire(MemberEvent.ROUND)
         unapplied = self._unapplied.being_learned if self._unapplied else frozenset()
         moving = self._news.to_suspend(self.loop.being_learned() | unapplied)
-        if not moving:
+        if not moving or self._loop_is_late:
             self._send_join()
             return
         deadline_ms = self._process.clock.now_ms + self._timing.prepare_timeout_ms
@@ -208,6 +211,7 @@ class Membership:
 
     def _give_up_waiting(self, answer: Action) -> None:
         if self._answer is answer:
+            self._loop_is_late = True
             self._tell("joins without waiting for its loop")
             self._resolve()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from assignor.model import (
@@ -21,7 +22,7 @@ from kstreams_worker.simulator.changelogs import Changelogs
 from kstreams_worker.simulator.clock import Clock
 from kstreams_worker.simulator.control import ControlTopic
 from kstreams_worker.simulator.coordinator import GroupCoordinator
-from kstreams_worker.simulator.loop import Loop, LoopSettings
+from kstreams_worker.simulator.loop import Loop
 from kstreams_worker.simulator.membership import Membership
 from kstreams_worker.simulator.network import Link
 from kstreams_worker.simulator.process import Process
@@ -207,7 +208,7 @@ class World:
         identity = Identity(WorkerId(instance.identity, index), TOPOLOGY, settings.capacity, settings.name)
         loop = Loop(
             identity,
-            LoopSettings(settings.partial_rebalance, instance.leave_timeout_ms),
+            settings.partial_rebalance,
             process,
             member,
             disk=instance.disk,
@@ -217,7 +218,7 @@ class World:
             watch=self,
         )
         if instance.leaving:
-            loop.order_to_leave()
+            loop.order_to_leave(instance.leave_timeout_ms)
         instance.workers[index] = Worker(instance, process, link, member, loop, leader)
         self.observer.happened(name, "starts")
         member.start()
@@ -273,8 +274,7 @@ class World:
         self.observer.happened(instance.settings.name, f"is to leave, patience {timeout_ms} ms")
         instance.leaving, instance.leave_timeout_ms = True, timeout_ms
         for worker in instance.workers.values():
-            worker.loop.settings.leave_timeout_ms = timeout_ms
-            worker.process.deliver(worker.loop.order_to_leave)
+            worker.process.deliver(partial(worker.loop.order_to_leave, timeout_ms))
 
     def stay(self, instance: Instance) -> None:
         """The order to leave is taken back."""
