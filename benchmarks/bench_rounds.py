@@ -7,6 +7,7 @@ In the simulator, with the real assignor, codec and state machines: rounds do no
 from __future__ import annotations
 
 import argparse
+import gc
 
 from rich.console import Console
 from rich.table import Table
@@ -31,6 +32,7 @@ def main() -> None:
     options.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     arguments = options.parse_args()
     configure_logging(level="error")
+    gc.disable()  # as the command does
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("instances", "tasks", "event", "way", "rounds", "moved", "stable after", "longest gap"):
         table.add_column(column, justify="left" if column in ("event", "way") else "right", no_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import asdict
 from enum import StrEnum
@@ -82,6 +83,7 @@ def simulate(
     if event is not EventName.SCALE_UP and count >= instances:
         raise typer.BadParameter(f"{count} of {instances} instances cannot go: one must stay", param_hint="--count")
     configure_logging(level="error")  # the simulated leader would log every round
+    gc.disable()  # a world of millions of objects that all live until the end is not worth searching
     with Console(stderr=True).status("simulating") as status:
         found = costs(
             plan,

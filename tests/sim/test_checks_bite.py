@@ -115,7 +115,7 @@ def test_a_worker_that_keeps_tasks_it_has_handed_over_is_found(monkeypatch: pyte
 def test_forgetting_an_assignment_that_the_loop_has_not_seen_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a busy loop has yet to act on belongs to its worker all the same."""
     monkeypatch.setattr(membership, "with_unapplied", lambda said, unapplied: said)
-    assert "I1" in first_failure(range(60, 80))
+    assert "I1" in first_failure(range(330, 350))  # takes a loop that is busy at the wrong moment: one schedule in 150
 
 
 def test_a_codec_that_drops_something_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
