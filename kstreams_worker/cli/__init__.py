@@ -14,7 +14,20 @@ from types import FrameType
 
 import typer
 
-from kstreams_worker.cli import broker, doctor, explain, group, lag, pipeline, reset, run, scale_down, show, simulate, tasks
+from kstreams_worker.cli import (
+    broker,
+    doctor,
+    explain,
+    group,
+    lag,
+    pipeline,
+    reset,
+    run,
+    scale_down,
+    show,
+    simulate,
+    tasks,
+)
 from kstreams_worker.errors import KStreamsError
 
 app = typer.Typer(
@@ -36,8 +49,8 @@ app.command("scale-down")(scale_down.scale_down)
 app.command("lag")(lag.lag)
 app.command("reset")(reset.reset)
 app.command("doctor")(doctor.doctor)
-app.add_typer(group.app)
 app.command("simulate")(simulate.simulate)
+app.add_typer(group.app)
 app.add_typer(broker.app)
 app.add_typer(pipeline.app)
 
