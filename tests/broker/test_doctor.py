@@ -7,9 +7,18 @@ from typing import Any
 
 import orjson
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from harness.application import ALL_TASKS, Application, application
 from harness.instances import run_command
 
+from kstreams_worker.devbroker.embedded import EmbeddedBroker
 from kstreams_worker.testing.broker import RunningKafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
@@ -75,6 +84,47 @@ def test_an_internal_topic_that_does_not_fit(kafka: RunningKafka, tmp_path: Path
         assert code == 1
         [line] = found["internal topics"]
         assert "has 3 partitions, the topology needs 4" in line["text"]
+
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+def test_rights_that_lack(tmp_path: Path) -> None:
+    """On brokers that authorize: a group that may not be read, a topic that may not be written, no transactional ids."""
+    with EmbeddedBroker(1, properties=AUTHORIZER) as broker:
+        kafka = RunningKafka(broker.bootstrap_servers, broker)
+        with application(kafka, tmp_path) as app:
+            assert doctor(app)[0] == 0, "nobody is refused anything"
+            rules = [
+                (ResourceType.GROUP, app.id, ResourcePatternType.LITERAL, AclOperation.DESCRIBE),
+                (ResourceType.TOPIC, app.output_topic, ResourcePatternType.LITERAL, AclOperation.DESCRIBE),
+                (ResourceType.TRANSACTIONAL_ID, app.id, ResourcePatternType.PREFIXED, AclOperation.DESCRIBE),
+            ]
+            # Who is allowed one thing by a rule is not allowed the others by the lack of one.
+            allowed = [
+                AclBinding(kind, name, pattern, "User:ANONYMOUS", "*", operation, AclPermissionType.ALLOW)
+                for kind, name, pattern, operation in rules
+            ]
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+            for future in admin.create_acls(allowed).values():
+                future.result(10)
+
+            def refused() -> dict[str, list[dict[str, Any]]] | None:
+                code, found = doctor(app)
+                return found if code == 1 and found["transactions"][0]["level"] == "fail" else None
+
+            app.until(refused, "the brokers apply the rules")
+            found = refused()
+            assert found is not None
+            assert {line["text"] for line in found["rights"]} == {
+                f"group {app.id}: no READ",
+                f"topic {app.output_topic}: no WRITE",
+            }
+            assert "TransactionalIdAuthorizationFailedError" in found["transactions"][0]["text"]
+            assert f"prefix {app.id}-" in found["transactions"][0]["next_step"]
 
 
 def test_brokers_that_do_not_answer(tmp_path: Path) -> None:
