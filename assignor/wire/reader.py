@@ -53,10 +53,16 @@ class Reader:
 
     def varint(self) -> int:
         """An unsigned number of at most 64 bits, seven bits a byte, lowest first."""
-        value = self.byte()
-        if value < 0x80:
-            return value
-        value &= 0x7F
+        position = self.position
+        if position < len(self.data):
+            value = self.data[position]
+            if value < 0x80:  # nearly all of them; a call less for each counts in a large group
+                self.position = position + 1
+                return value
+        return self._long_varint()
+
+    def _long_varint(self) -> int:
+        value = self.byte() & 0x7F
         for shift in range(7, 7 * VARINT_BYTES_MAX, 7):
             part = self.byte()
             value |= (part & 0x7F) << shift
@@ -69,7 +75,7 @@ class Reader:
     def count(self, bytes_each: int = 1) -> int:
         """A number of elements that follow, of at least `bytes_each` bytes each: never more than the bytes left hold."""
         value = self.varint()
-        if value * bytes_each > self.left_bytes():
+        if value * bytes_each > len(self.data) - self.position:
             raise self.fail(f"{value} elements announced, {self.left_bytes()} bytes left")
         return value
 
