@@ -37,7 +37,8 @@ def tasks(
 
     It asks the brokers only, so it works from any machine. The lag of an active task is that of its input now; that of
     a learner or standby is what its worker said in the last round (its instance's /tasks page has it to the second).
-    With --watch and --json each look is one line.
+    While a round is on, the brokers do not tell who has what, and it waits for the round's end. With --watch and --json
+    each look is one line.
     """
     settings = load_settings(
         config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
@@ -63,7 +64,7 @@ def tasks(
 def _look(client: GroupClient, admin: Admin, group_id: str) -> GroupOverview:
     from kstreams_worker.group.overview import input_partitions, overview  # noqa: PLC0415
 
-    group = client.describe(group_id)
+    group = client.describe_settled(group_id)
     committed = client.committed_offsets(group_id)
     ends = admin.end_offsets(input_partitions(group, committed), committed=True)
     return overview(group, committed, ends)
@@ -80,17 +81,17 @@ def _watch(look: Callable[[], GroupOverview], interval_s: float) -> None:
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from kstreams_worker.errors import BrokerError  # noqa: PLC0415
+    from kstreams_worker.errors import BrokerError, GroupError  # noqa: PLC0415
 
-    with Live(console=Console(highlight=False), auto_refresh=False) as live:
-        shown: Group | None = None
+    shown = Group(*_shown(look()))
+    with Live(shown, console=Console(highlight=False), auto_refresh=False) as live:
         while True:
+            time.sleep(interval_s)
             try:
                 shown = Group(*_shown(look()))
                 live.update(shown, refresh=True)
-            except BrokerError as error:  # they may be back in a moment
-                live.update(Group(*([shown] if shown else []), Text(str(error), style="red")), refresh=True)
-            time.sleep(interval_s)
+            except (BrokerError, GroupError) as error:  # brokers may be back in a moment, a long round may end
+                live.update(Group(shown, Text(str(error), style="red")), refresh=True)
 
 
 def _facts(group: GroupOverview) -> dict[str, Any]:

@@ -100,12 +100,15 @@ class LiveRounds:
         """
         expected = without_revoked(rows(assigns))
 
-        def settled() -> tuple[Rows, Rows] | None:
+        said: Rows = {}
+        given: Rows = {}
+
+        def settled() -> bool:
+            nonlocal said, given
             said, given = self._described()
-            return (said, given) if given and _shape(given) == _shape(expected) else None
+            return _shape(given) == _shape(expected)
 
         self._app.until(settled, f"a round that assigns {show(expected)}")
-        said, given = self._described()
         self._app.until(lambda: given in self._logged(), "all members log the round")
         logged = self._logged()
         before = logged[: len(logged) - 1 - logged[::-1].index(given)]
