@@ -84,13 +84,14 @@ def simulate(
         raise typer.BadParameter(f"{count} of {instances} instances cannot go: one must stay", param_hint="--count")
     configure_logging(level="error")  # the simulated leader would log every round
     gc.disable()  # a world of millions of objects that all live until the end is not worth searching
-    with Console(stderr=True).status("simulating") as status:
-        found = costs(
-            plan,
-            lambda way, rounds, seconds: status.update(
-                f"{way.value}: {rounds} rounds, {seconds:,.0f} s of simulated time"
-            ),
-        )
+    try:
+        with Console(stderr=True).status("simulating") as status:
+            found = costs(
+                plan,
+                lambda way, rounds, seconds: status.update(f"{way.value}: {rounds} rounds, {seconds:,.0f} simulated s"),
+            )
+    finally:
+        gc.enable()
     if as_json:
         typer.echo(json.dumps({"plan": asdict(plan), "ways": [asdict(cost) for cost in found]}, indent=2))
     else:
@@ -109,9 +110,9 @@ def _print(plan: Plan, found: list[Cost]) -> None:
         highlight=False,
     )
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("way")
-    for column in ("rounds", "tasks moved", "time to balance", "restored", "unavailable", "longest gap"):
-        table.add_column(column, justify="right")
+    table.add_column("way", no_wrap=True)
+    for column in ("rounds", "moved", "balanced after", "restored", "unavailable", "longest gap"):
+        table.add_column(column, justify="right", no_wrap=True)
     for cost in found:
         table.add_row(
             cost.way.value,
@@ -119,7 +120,7 @@ def _print(plan: Plan, found: list[Cost]) -> None:
             f"{cost.moved_tasks:,}",
             f"{cost.time_to_balance_s:,.1f} s",
             f"{cost.restored_mb / 1000:,.1f} GB",
-            f"{cost.unavailable_task_s:,.1f} task-seconds",
+            f"{cost.unavailable_task_s:,.1f} task·s",
             f"{cost.longest_gap_s:,.2f} s",
         )
     console.print(table)

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 from hypothesis import given, settings
 from sim.invariants import violations
 from snapshots import random_snapshot, seeds, shuffled
 
 from assignor.assign import assign
-from assignor.model import AssignmentError
+from assignor.model import (
+    AssignmentError,
+    CopyState,
+    GroupSnapshot,
+    InstanceId,
+    LagRecords,
+    RoundResult,
+    TaskId,
+)
+
+ROUNDS_MAX = 12
+"""More than any group takes whose members do as they are told."""
 
 
 @given(seeds)
@@ -38,3 +52,75 @@ def test_the_order_of_members_does_not_matter(seed: int) -> None:
     """The same snapshot with members, tasks and memory in another order gives the same result, decisions included."""
     snapshot = random_snapshot(seed, topologies=2)
     assert assign(shuffled(snapshot, seed)) == assign(snapshot)
+
+
+@given(seeds)
+@settings(max_examples=200, deadline=None)
+def test_a_stable_group_stays_as_it_is(seed: int) -> None:
+    """Members that do as they are told, with learners that get ready, soon get what they have, and then always."""
+    snapshot = random_snapshot(seed)
+    for _ in range(ROUNDS_MAX):
+        result = assign(snapshot)
+        if is_stable(snapshot, result):
+            break
+        snapshot = followed(snapshot, result)
+    assert is_stable(snapshot, result)
+    assert assign(replace(snapshot, memory=result.memory)).assignments == result.assignments
+
+
+@given(seeds)
+@settings(max_examples=200, deadline=None)
+def test_the_imbalance_never_rises(seed: int) -> None:
+    """From round to round, while neither members nor tasks change: the measure that every planned move lowers."""
+    snapshot = random_snapshot(seed)
+    snapshot = followed(snapshot, assign(snapshot))
+    before = None
+    for _ in range(ROUNDS_MAX):
+        result = assign(snapshot)
+        tasks, after = stateful_imbalance(snapshot, result)
+        if before is not None and before[0] == tasks:
+            assert after <= before[1] + 1e-9
+        before = tasks, after
+        snapshot = followed(snapshot, result)
+
+
+def is_stable(snapshot: GroupSnapshot, result: RoundResult) -> bool:
+    """Whether everybody is told to keep what it has, nobody learns and nobody is asked to join again."""
+    return all(
+        (told.active, told.learners, told.standbys, told.rejoin)
+        == (said.active | said.suspended, frozenset(), frozenset(said.standbys), False)
+        for member, said in snapshot.members.items()
+        for told in [result.assignments[member]]
+    )
+
+
+def followed(snapshot: GroupSnapshot, result: RoundResult) -> GroupSnapshot:
+    """What the members say in the next round: learners are ready, what is being learned is suspended."""
+    members = {
+        member: replace(
+            said,
+            active=told.active - told.being_learned,
+            suspended=told.being_learned,
+            learners=dict.fromkeys(told.learners, CopyState(LagRecords(0), ready=True)),
+            standbys=dict.fromkeys(told.standbys, CopyState(LagRecords(0))),
+            dormant={},
+        )
+        for member, said in snapshot.members.items()
+        for told in [result.assignments[member]]
+    }
+    return replace(snapshot, members=members, memory=result.memory)
+
+
+def stateful_imbalance(snapshot: GroupSnapshot, result: RoundResult) -> tuple[frozenset[TaskId], float]:
+    """The stateful tasks that are or will be with instances that stay, and the sum of load squared over capacity."""
+    leaving = {said.worker.instance for said in snapshot.members.values() if said.leaving}
+    capacity: Counter[InstanceId] = Counter()
+    place: dict[TaskId, InstanceId] = {}
+    for held in ("active", "learners"):
+        for member, told in result.assignments.items():
+            place |= dict.fromkeys(getattr(told, held), snapshot.members[member].worker.instance)
+    for said in snapshot.members.values():
+        capacity[said.worker.instance] = max(capacity[said.worker.instance], said.capacity)
+    load = Counter(at for task, at in place.items() if snapshot.tasks.get(task) and at not in leaving)
+    counted = frozenset(task for task, at in place.items() if snapshot.tasks.get(task) and at not in leaving)
+    return counted, sum(load[at] ** 2 / capacity[at] for at in load)
