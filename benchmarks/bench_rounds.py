@@ -34,7 +34,7 @@ def main() -> None:
     configure_logging(level="error")
     gc.disable()  # as the command does
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("instances", "tasks", "event", "way", "rounds", "moved", "stable after", "longest gap"):
+    for column in ("instances", "event", "way", "rounds", "moved", "stable after", "longest gap"):
         table.add_column(column, justify="left" if column in ("event", "way") else "right", no_wrap=True)
     console = Console()
     with console.status("") as status:
@@ -44,7 +44,6 @@ def main() -> None:
                 for cost in measure(change, instances, arguments.standbys):
                     table.add_row(
                         f"{instances}",
-                        f"{instances * TASKS_PER_INSTANCE:,}",
                         title,
                         cost.way.value,
                         f"{cost.rounds}",

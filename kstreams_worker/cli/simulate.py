@@ -59,6 +59,9 @@ def simulate(
 
     stop-the-world: what groups do that have no learners. All tasks stop, one round hands them out anew, and a worker
     processes again once it has restored all its tasks.
+
+    Columns: rounds; tasks that changed instances; seconds until nothing moves any more; what was restored; for how long tasks
+    were not processed, all together (task-seconds); the longest such gap of a single task.
     """
     from rich.console import Console  # noqa: PLC0415 - `--help` stays fast
 
@@ -111,16 +114,16 @@ def _print(plan: Plan, found: list[Cost]) -> None:
     )
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("way", no_wrap=True)
-    for column in ("rounds", "moved", "balanced after", "restored", "unavailable", "longest gap"):
+    for column in ("rounds", "moved", "balanced s", "restored GB", "stopped task·s", "gap s"):
         table.add_column(column, justify="right", no_wrap=True)
     for cost in found:
         table.add_row(
             cost.way.value,
             f"{cost.rounds:,}",
             f"{cost.moved_tasks:,}",
-            f"{cost.time_to_balance_s:,.1f} s",
-            f"{cost.restored_mb / 1000:,.1f} GB",
-            f"{cost.unavailable_task_s:,.1f} task·s",
-            f"{cost.longest_gap_s:,.2f} s",
+            f"{cost.time_to_balance_s:,.1f}",
+            f"{cost.restored_mb / 1000:,.1f}",
+            f"{cost.unavailable_task_s:,.1f}",
+            f"{cost.longest_gap_s:,.2f}",
         )
     console.print(table)

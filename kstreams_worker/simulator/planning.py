@@ -21,9 +21,10 @@ from enum import StrEnum
 from random import Random
 
 from assignor.model import AssignorSettings, InstanceId, TaskId, WorkerId
+from kstreams_worker.simulator.restore import Copy
 from kstreams_worker.simulator.timing import Timing
-from kstreams_worker.simulator.world import Instance, InstanceSettings, Observer, World
-from kstreams_worker.tasks.states import TaskState
+from kstreams_worker.simulator.world import Instance, InstanceSettings, Observer, Worker, World
+from kstreams_worker.tasks.states import TaskEvent, TaskState
 
 LEADER_MS_PER_TASK = 0.015
 """A leader's round, with the codec: what `python -m benchmarks.bench_assignor` shows for large groups."""
@@ -94,6 +95,17 @@ def costs(plan: Plan, report: Report = lambda way, rounds, seconds: None) -> lis
     return [eager.cost(), conservative.cost(), _stop_the_world(eager)]
 
 
+class _LastMove(Observer):
+    """Remembers when the last task changed its state: what is still to happen after that is nothing but idle timers."""
+
+    def __init__(self) -> None:
+        self.world: World
+        self.at_ms = 0
+
+    def moved(self, worker: Worker, copy: Copy, event: TaskEvent) -> None:
+        self.at_ms = self.world.clock.now_ms
+
+
 class _Run:
     """One group, from its start over the change to its rest."""
 
@@ -107,7 +119,8 @@ class _Run:
             restore_records_s=plan.restore_mb_s * BYTES_PER_MB / plan.record_bytes / workers,
             acceptable_lag=plan.acceptable_lag,
         )
-        self.world = World(tasks, timing, Observer(), seed=plan.seed)
+        last_move = _LastMove()
+        self.world = last_move.world = World(tasks, timing, last_move, seed=plan.seed)
         self._settings = InstanceSettings(
             name="",
             workers=workers,
@@ -126,7 +139,7 @@ class _Run:
         self.world.logs.forget_gaps()
         self._change()
         self._to_rest()
-        self.rested_ms = self.world.clock.now_ms
+        self.rested_ms = last_move.at_ms
 
     def cost(self) -> Cost:
         logs = self.world.logs
