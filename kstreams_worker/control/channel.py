@@ -56,8 +56,8 @@ class ControlWriter(Protocol):
 class ControlClients:
     """Made by the channel's thread when they are needed first. `writer` gets what to call for a record that was lost."""
 
-    exists: Callable[[], bool]
-    """Whether the topic is there and may be seen. Raises BrokerError."""
+    end: Callable[[], int | None]
+    """The offset after the topic's last record; None if there is no topic, or it may not be seen. Raises BrokerError."""
     reader: Callable[[], ControlReader]
     writer: Callable[[Callable[[str], None]], ControlWriter]
 
@@ -125,8 +125,9 @@ class ControlChannel(threading.Thread):
         while not self._stopping:
             pause_s = RETRY_S
             try:
-                if self._clients.exists():
-                    self._follow()
+                end = self._clients.end()
+                if end is not None:
+                    self._follow(end)
                 elif self._expected and self._quick_looks:
                     self._quick_looks -= 1
                     pause_s = QUICK_RETRY_S
@@ -138,8 +139,8 @@ class ControlChannel(threading.Thread):
             self._look_now.wait(pause_s)
             self._look_now.clear()
 
-    def _follow(self) -> None:
-        """Read until told to stop. Raises BrokerError when the topic cannot be read."""
+    def _follow(self, end: int) -> None:
+        """Read until told to stop; what comes after `end` is news. Raises BrokerError when the topic cannot be read."""
         if self._writer is None:
             writer = self._clients.writer(lambda reason: self._tell(f"a record could not be written: {reason}"))
             writer.warm_up(self._topic)
@@ -150,13 +151,14 @@ class ControlChannel(threading.Thread):
         try:
             reader.assign({(self._topic, PARTITION): None})
             while not self._stopping:
-                self._take(board, reader.fetch(RECORDS_MAX, TURN_S))
+                self._take(board, reader.fetch(RECORDS_MAX, TURN_S), end)
                 self._writer.poll()
         finally:
             reader.close()
 
-    def _take(self, board: ControlBoard, fetched: Fetched) -> None:
+    def _take(self, board: ControlBoard, fetched: Fetched, end: int) -> None:
         order_changed = False
+        at_end = bool(fetched.ends) or end == 0
         for batch in fetched.batches:
             for key, value in zip(batch.keys, batch.values, strict=True):
                 news = board.take(key, value)
@@ -165,7 +167,9 @@ class ControlChannel(threading.Thread):
                         self.on_nudge(news)
                 elif news == self._instance:
                     order_changed = True
-        if fetched.ends and not self._caught_up:
+            at_end = at_end or batch.offsets[-1] + 1 >= end
+        # Not by the end that the client reports alone: on a topic that is written to all the time it never does.
+        if at_end and not self._caught_up:
             self._board = board
             self._caught_up = order_changed = True
         if order_changed and self._caught_up:
@@ -177,10 +181,11 @@ class ControlChannel(threading.Thread):
         if what not in self._told:
             self._told.add(what)
             log.warning(
-                "no use of the control topic: rounds go at the speed of heartbeats, orders to leave are not heard, and a new "
-                "leader starts without the old one's memory",
+                "no use of the control topic",
                 topic=self._topic,
                 reason=what,
+                means="rounds go at the speed of heartbeats, orders to leave are not heard, and a new leader starts without "
+                "what the old one knew",
                 to_do=f"create {self._topic} (one partition, cleanup.policy=compact) or let this user create it, and "
                 "grant READ, WRITE and DESCRIBE on it",
             )

@@ -44,6 +44,13 @@ class LeaveOrder(_Record):
     def key(self) -> str:
         return leave_key(self.instance)
 
+    def remaining_ms(self, default_timeout_ms: int | None, now_ms: int) -> int | None:
+        """What is left of its time; None: as long as it takes. A clock that is behind the giver's adds nothing."""
+        timeout_ms = default_timeout_ms if self.timeout_ms is None else self.timeout_ms
+        if timeout_ms is None:
+            return None
+        return min(timeout_ms, max(0, timeout_ms - (now_ms - self.ordered_ms)))
+
 
 class Nudge(_Record):
     """A round begins: whoever is still in this generation joins at once rather than at its next heartbeat."""

@@ -392,9 +392,11 @@ class GroupPlane:
         with self._lock:
             self._unapplied = assignment
             self._joining_since = None
-        self._news.begin(membership.generation_id, rejoin=assignment.rejoin)
+        round_is_on = self._news.begin(membership.generation_id, rejoin=assignment.rejoin)
         self._tell(Assigned(membership, assignment, is_leader, round_s, self._said_ready, self._said_leaving))
         self._control.topic_made()
+        if round_is_on:
+            self._coordinator.join_again()
         if is_leader:
             self._client._net.call_soon_threadsafe(lambda: self._publish_round(membership.generation_id))
 

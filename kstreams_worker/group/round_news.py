@@ -19,14 +19,20 @@ class RoundNews:
         self._explained = False
         self._nudged = False
         self._ready: frozenset[TaskId] = frozenset()
+        self._early: Nudge | None = None
 
-    def begin(self, generation: int, *, rejoin: bool) -> None:
-        """A generation began. `rejoin`: the leader asked this member for one more round, so what it has being learned goes."""
+    def begin(self, generation: int, *, rejoin: bool) -> bool:
+        """A generation began. `rejoin`: the leader asked this member for one more round, so what it has being learned goes.
+
+        Returns whether somebody has started the next round already.
+        """
         self._generation = generation
         self._suspend_all = rejoin
         self._explained = False
         self._nudged = False
         self._ready = frozenset()
+        early, self._early = self._early, None
+        return early is not None and self.hear(early)
 
     def start(self, member: str, ready: frozenset[TaskId]) -> Nudge | None:
         """This member starts a round, with these learners ready. Returns what to tell the others, if it is news."""
@@ -44,6 +50,8 @@ class RoundNews:
 
     def hear(self, nudge: Nudge) -> bool:
         """Another member's nudge. Returns whether it is about the present generation."""
+        if nudge.generation > self._generation:  # its sender has had its assignment before this member
+            self._early = nudge
         if nudge.generation != self._generation:
             return False
         self._nudged = True

@@ -36,6 +36,8 @@ log = structlog.get_logger(__name__)
 
 MAX_RECORDS = 10_000
 FETCH_TIMEOUT_S = 0.02
+FINISH_FETCH_TIMEOUT_S = 0.002
+"""While a task stands still until its state is complete, what else there is to do does not wait for records."""
 IDLE_WAIT_S = 0.05
 ENDS_INTERVAL_S = 0.5
 """How often the changelogs' ends are asked for, to know the lag of what is followed."""
@@ -160,7 +162,8 @@ class Updater(threading.Thread):
             self._unassign_gone(reader)
             self._open_waiting(reader)
             if self._by_partition:
-                fetched = reader.fetch(MAX_RECORDS, FETCH_TIMEOUT_S)
+                somebody_waits = any(followed.finishing for followed in self._followed.values())
+                fetched = reader.fetch(MAX_RECORDS, FINISH_FETCH_TIMEOUT_S if somebody_waits else FETCH_TIMEOUT_S)
                 for batch in fetched.batches:
                     self._restore(batch)
                 for partition, end in fetched.ends.items():

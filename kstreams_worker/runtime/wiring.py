@@ -13,7 +13,7 @@ import structlog
 
 from assignor.model import AssignorSettings, CopyState, InstanceId, LagRecords, TaskId, WorkerId
 from kstreams_worker.config import Settings
-from kstreams_worker.control.channel import FETCH_WAIT_MS, ControlChannel, ControlClients
+from kstreams_worker.control.channel import FETCH_WAIT_MS, PARTITION, ControlChannel, ControlClients
 from kstreams_worker.control.records import LeaveOrder
 from kstreams_worker.errors import GroupError
 from kstreams_worker.group.events import GroupEvent
@@ -112,7 +112,7 @@ class Wiring:
             topic,
             UUID(bytes=self.name.process_id),
             ControlClients(
-                exists=lambda: topic in self.admin.partition_counts([topic]),
+                end=lambda: self._end_of_control(topic),
                 reader=lambda: RecordConsumer(
                     {"queued.max.messages.kbytes": 4096, **client_config, "fetch.wait.max.ms": FETCH_WAIT_MS},
                     group_id=self.settings.application_id,
@@ -125,16 +125,18 @@ class Wiring:
             f"control-{self.name.index}",
         )
 
+    def _end_of_control(self, topic: str) -> int | None:
+        if topic not in self.admin.partition_counts([topic]):
+            return None
+        return self.admin.end_offsets([(topic, PARTITION)], committed=False)[topic, PARTITION]
+
     def _heed_order(self, order: LeaveOrder | None) -> None:
         """On the control topic's thread. A worker that starts under an order has what is left of its time."""
         if order is None:
             self.events.put(OrderTakenBack())
             return
-        timeout_ms = self.settings.scale_down_timeout_ms if order.timeout_ms is None else order.timeout_ms
-        if timeout_ms is not None:
-            waited_ms = int(time.time() * 1000) - order.ordered_ms
-            timeout_ms = min(timeout_ms, max(0, timeout_ms - waited_ms))
-        self.events.put(ToldToLeave(LeaveCause.ORDER, timeout_ms))
+        remaining_ms = order.remaining_ms(self.settings.scale_down_timeout_ms, int(time.time() * 1000))
+        self.events.put(ToldToLeave(LeaveCause.ORDER, remaining_ms))
 
     def hand_over(self) -> None:
         """Leave as on an order. Safe in a signal handler."""

@@ -32,13 +32,15 @@ class Topic:
         self.rows: queue.SimpleQueue[list[Row] | BrokerError] = queue.SimpleQueue()
         self.written: list[Row] = []
         self.is_there = True
+        self.length = 1_000
+        self.reports_ends = True
         self.looks = 0
         self.fail_writing: str | None = None
         self.on_failure = lambda _reason: None
 
-    def exists(self) -> bool:
+    def end(self) -> int | None:
         self.looks += 1
-        return self.is_there
+        return self.length if self.is_there else None
 
     def put(self, *records: Record | Row) -> None:
         self.rows.put([encode(each) if not isinstance(each, tuple) else each for each in records])
@@ -56,7 +58,8 @@ class Topic:
             raise rows
         keys, values = [key for key, _ in rows], [value for _, value in rows]
         batch = RecordBatch(TOPIC, 0, keys, values, [0] * len(rows), list(range(len(rows))))
-        return Fetched((batch,), {(TOPIC, 0): len(rows)})
+        ends = {(TOPIC, 0): len(rows)} if self.reports_ends else {}
+        return Fetched((batch,) if rows else (), ends)
 
     def close(self) -> None:
         return
@@ -103,7 +106,7 @@ def channel(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlCh
         topic.on_failure = on_failure  # type: ignore[assignment]
         return topic
 
-    made = ControlChannel(TOPIC, INSTANCE, ControlClients(topic.exists, lambda: topic, writer), "control")
+    made = ControlChannel(TOPIC, INSTANCE, ControlClients(topic.end, lambda: topic, writer), "control")
     yield made
     if made.is_alive():
         made.stop(DEADLINE_S)
@@ -140,6 +143,27 @@ def test_orders_come_and_go_orders_of_others_do_not_matter(channel: ControlChann
     assert heard.next() == ORDER
     topic.put((leave_key(INSTANCE).encode(), None))
     assert heard.next() is None
+
+
+def test_a_topic_that_is_written_to_all_the_time_is_caught_up_with(channel: ControlChannel, topic: Topic) -> None:
+    """A client that always gets new records never reports the end; the length at the start tells what is the past."""
+    heard = Heard(channel)
+    topic.reports_ends = False
+    topic.length = 2
+    topic.put(NUDGE, ORDER)
+    topic.put(NUDGE)
+    channel.start()
+    assert heard.next() == ORDER
+    assert heard.next() == NUDGE
+
+
+def test_an_empty_topic_is_read_at_once(channel: ControlChannel, topic: Topic) -> None:
+    heard = Heard(channel)
+    topic.reports_ends = False
+    topic.length = 0
+    channel.start()
+    assert heard.next() is None
+    channel.wait_until_read(DEADLINE_S)
 
 
 def test_garbage_stops_nothing(channel: ControlChannel, topic: Topic) -> None:

@@ -62,6 +62,25 @@ def test_a_memory_is_recalled_as_it_was_published(memory: LeaderMemory, generati
     assert (record.recalled(), record.generation) == (memory, generation)
 
 
+@pytest.mark.parametrize(
+    ("timeout_ms", "default_ms", "waited_ms", "remaining_ms"),
+    [
+        (None, None, 5_000, None),
+        (None, 60_000, 5_000, 55_000),
+        (10_000, 60_000, 4_000, 6_000),
+        (10_000, None, 40_000, 0),
+        (10_000, None, -3_000, 10_000),
+        (0, 60_000, 0, 0),
+    ],
+)
+def test_an_order_read_late_has_what_is_left_of_its_time(
+    timeout_ms: int | None, default_ms: int | None, waited_ms: int, remaining_ms: int | None
+) -> None:
+    """A worker that crashed and came back does not begin to wait anew."""
+    order = ORDER.model_copy(update={"timeout_ms": timeout_ms})
+    assert order.remaining_ms(default_ms, order.ordered_ms + waited_ms) == remaining_ms
+
+
 def test_a_large_groups_memory_fits_a_record() -> None:
     """1 000 workers and 10 000 tasks, against Kafka's default limit of 1 MiB for a record."""
     owners = {TaskId(0, n): WorkerId(InstanceId((n % 250).to_bytes(16, "big")), n % 4) for n in range(10_000)}

@@ -61,6 +61,15 @@ def test_nudges_of_other_generations_are_old_news() -> None:
     assert heard.to_suspend(LEARNED) == LEARNED
 
 
+def test_a_nudge_may_come_before_the_assignment() -> None:
+    """Its sender had its own a moment earlier; the next round is on already."""
+    heard = news(generation=4)
+    assert not heard.hear(nudge(FIRST, generation=5))
+    assert heard.begin(5, rejoin=False)
+    assert heard.to_suspend(LEARNED) == {FIRST}
+    assert not heard.begin(6, rejoin=False)
+
+
 def test_a_new_generation_forgets_what_was_said_in_the_last() -> None:
     heard = news()
     heard.hear(nudge())
