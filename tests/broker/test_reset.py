@@ -9,22 +9,25 @@ from typing import Any
 
 import orjson
 import pytest
-from harness.application import ALL_TASKS, Application, application
+from harness.application import Application, application
 from harness.instances import run_command
 
+from kstreams_worker.group.client import GroupClient
 from kstreams_worker.io.admin import Admin
 from kstreams_worker.testing.broker import RunningKafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
 
 RECORDS = 1_000
+TOPOLOGY = "harness.topologies:regrouped_counts"
+STATELESS, STATEFUL = ([f"{number}_{partition}" for partition in range(4)] for number in (0, 1))
 
 
 def reset(app: Application, *options: str) -> tuple[int, str, str]:
     """Run it on the state of the first instance; returns exit code, output, errors."""
     done = run_command(
         "reset",
-        "harness.topologies:counts",
+        TOPOLOGY,
         *options,
         *("--application-id", app.id, "--bootstrap-servers", app.kafka.bootstrap_servers),
         *("--set", f"state.dir={app.directory / 'instance-1-state'}"),
@@ -51,10 +54,10 @@ def test_an_application_begins_again(kafka: RunningKafka, tmp_path: Path) -> Non
     """Refused while it runs; then offsets, changelog and local state are back where they were at first."""
     with application(kafka, tmp_path) as app:
         admin = Admin({"bootstrap.servers": kafka.bootstrap_servers})
-        changelog = f"{app.id}-counts-changelog"
+        internal = [f"{app.id}-again-repartition", f"{app.id}-counts-changelog"]
         app.feeder.burst(RECORDS)
-        instance = app.start()
-        app.until(lambda: instance.tasks() == ALL_TASKS, "it runs all tasks")
+        instance = app.start(TOPOLOGY)
+        app.until(lambda: instance.tasks() == [*STATELESS, *STATEFUL], "it runs all tasks")
         counted = dict(app.until_complete())
 
         code, _, complaint = reset(app, "--execute")
@@ -67,7 +70,8 @@ def test_an_application_begins_again(kafka: RunningKafka, tmp_path: Path) -> Non
         ends = {partition: end for (_, partition), end in admin.end_offsets(inputs, committed=False).items()}
         assert sum(ends.values()) == RECORDS
         plan = planned(app, "--local-state")
-        assert (left(plan, ends), plan["internal_topics"], plan["local_tasks"]) == (RECORDS, [changelog], ALL_TASKS)
+        assert (left(plan, ends), plan["internal_topics"]) == (RECORDS, internal)
+        assert set(plan["local_tasks"]) >= set(STATEFUL)
         assert {each["before"] for each in plan["offsets"]} == set(ends.values())
         assert left(planned(app, "--to-latest"), ends) == 0
         assert left(planned(app, "--shift-by", "-3"), ends) == 4 * 3
@@ -78,12 +82,15 @@ def test_an_application_begins_again(kafka: RunningKafka, tmp_path: Path) -> Non
 
         code, shown, complaint = reset(app, "--execute", "--local-state")
         assert code == 0, complaint
-        assert f"delete topic {changelog}" in shown
+        assert all(f"delete topic {topic}" in shown for topic in internal)
         assert shown.endswith("Done.\n")
-        assert admin.partition_counts([changelog, app.input_topic]) == {app.input_topic: 4}
+        assert admin.partition_counts([*internal, app.input_topic]) == {app.input_topic: 4}
         plan = planned(app, "--local-state")
         assert (plan["internal_topics"], plan["local_tasks"]) == ([], [])
         assert {(each["before"], each["after"]) for each in plan["offsets"]} == {(0, 0)}
+        with GroupClient.connect({"bootstrap_servers": kafka.bootstrap_servers}) as client:
+            zeros = dict.fromkeys(inputs, 0)
+            app.until(lambda: client.committed_offsets(app.id) == zeros, "the repartition topic's offsets went with it")
 
         app.history.read_to_end()
         before = {key: len(values) for key, values in app.history.values.items()}

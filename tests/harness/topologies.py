@@ -19,6 +19,15 @@ def counts() -> Topology:
     return builder.build()
 
 
+def regrouped_counts() -> Topology:
+    """As `counts`, by way of a repartition topic."""
+    builder = StreamsBuilder()
+    records = builder.stream(os.environ["INPUT_TOPIC"], key=bytes, value="json")
+    counted = records.group_by(lambda key, value: key, key=bytes, name="again").count(materialized="counts")
+    counted.to_stream().to(os.environ["OUTPUT_TOPIC"], value="json")
+    return builder.build()
+
+
 def other_counts() -> Topology:
     """Not the topology above, though it reads and writes the same topics."""
     builder = StreamsBuilder()
