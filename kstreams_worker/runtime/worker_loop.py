@@ -403,6 +403,8 @@ class WorkerLoop:
             self._leave("others had the time they were given to learn the tasks")
 
     def _leave(self, reason: str) -> None:
+        if self.left is not None:  # by an earlier round of the same turn
+            return
         log.info("leaving the group for good", reason=reason, active=_names(self.tasks.keys()))
         self.left = LeaveCause.ORDER if self._leaving.ordered else LeaveCause.SIGNAL
         self.stop()
