@@ -12,6 +12,7 @@ from uuid import UUID
 
 from assignor.model import Assignment, Subscription, TaskId
 from kstreams_worker.group.events import GroupDescription, MemberDescription
+from kstreams_worker.group.lag import group_inputs
 
 Partition = tuple[str, int]
 
@@ -62,7 +63,7 @@ def overview(
     group: GroupDescription, committed: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> GroupOverview:
     """Put together what the broker says. Members whose metadata cannot be read stand apart, without tasks."""
-    sources = _sources(group.members)
+    sources = group_inputs(group)
     workers: dict[tuple[str, str, int], list[WorkerLine]] = {}
     for member in group.members:
         said = member.subscription
@@ -79,16 +80,9 @@ def overview(
 
 def input_partitions(group: GroupDescription, committed: Iterable[Partition]) -> set[Partition]:
     """The input partitions of all tasks that are active somewhere, and those that have offsets."""
-    sources = _sources(group.members)
+    sources = group_inputs(group)
     topics = {topic for names in sources.values() for topic in names}
     return {partition for partition in committed if partition[0] in topics}
-
-
-def _sources(members: Iterable[MemberDescription]) -> Mapping[int, tuple[str, ...]]:
-    for member in members:
-        if member.assignment is not None and member.assignment.sources:
-            return member.assignment.sources
-    return {}
 
 
 def _worker(
