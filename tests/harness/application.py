@@ -167,7 +167,7 @@ class Application:
         reader = TopicReader(self.kafka.bootstrap_servers, topic, 1)
         board = ControlBoard(topic)
         try:
-            for message in reader.read_to_end():
+            for message in reader.read_to(reader.ends(committed=False)):
                 board.take(message.key(), message.value())
         finally:
             reader.close()

@@ -55,8 +55,12 @@ class TopicReader:
         partitions = range(self._partitions) if of is None else list(of)
         for partition in partitions:
             assert stable[partition] == written[partition], f"{self._topic}[{partition}] ends in an open transaction"
+        return self.read_to({partition: written[partition] for partition in partitions})
+
+    def read_to(self, ends: Mapping[int, int]) -> list[Message]:
+        """What is left up to these offsets, and perhaps more."""
         messages = []
-        while any(self._position(partition) < written[partition] for partition in partitions):
+        while any(self._position(partition) < end for partition, end in ends.items()):
             messages += self.read()
         return messages
 
