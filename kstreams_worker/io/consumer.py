@@ -28,6 +28,8 @@ Partition = tuple[str, int]
 FETCH_WAIT_MS = 50
 """How long a broker holds a fetch that finds nothing. It bounds how long a newly assigned partition waits behind it."""
 
+LEADERS_TIMEOUT_S = 1.0
+
 _timestamp_ms = itemgetter(1)
 
 
@@ -80,6 +82,7 @@ class RecordConsumer:
         """Start to read these partitions at these offsets (None: from the beginning)."""
         if not positions:
             return
+        self._look_up_leaders({topic for topic, _ in positions} - {topic for topic, _ in self._assigned})
         self._consumer.incremental_assign(
             [
                 TopicPartition(topic, partition, OFFSET_BEGINNING if offset is None else offset)
@@ -87,6 +90,17 @@ class RecordConsumer:
             ]
         )
         self._assigned.update(positions)
+
+    def _look_up_leaders(self, topics: Iterable[str]) -> None:
+        """Ask who leads the partitions of topics that are new here.
+
+        The client would find out by itself, but takes half a second to a second for it, while nobody processes the task.
+        """
+        for topic in topics:
+            try:
+                self._consumer.list_topics(topic, timeout=LEADERS_TIMEOUT_S)
+            except KafkaException as exception:
+                log.debug("cannot look up leaders", topic=topic, error=describe(exception))
 
     def unassign(self, partitions: Iterable[Partition]) -> None:
         """Stop to read these partitions; those not assigned are ignored."""
