@@ -1,3 +1,15 @@
 """Fixtures of all tests: `kafka` and `kafka_cluster` come from the plugin that users of the package get too."""
 
+from __future__ import annotations
+
+import os
+
+import hypothesis
+
 pytest_plugins = ["kstreams_worker.testing.fixtures"]
+
+# The same examples each time, so that a change is not blamed for what an unlucky draw finds. To look for more:
+# HYPOTHESIS_PROFILE=explore.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=2_000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

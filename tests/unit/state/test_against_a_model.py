@@ -189,7 +189,5 @@ def test_a_store_does_what_a_dict_does(persistent: bool, monkeypatch: pytest.Mon
     monkeypatch.setattr(store_module, "PASS_ENTRIES_MIN", 1)
     machine = type("Machine", (StoreMachine,), {"persistent": persistent})
     case = machine.TestCase()
-    case.settings = settings(
-        max_examples=15 if persistent else 60, stateful_step_count=40, deadline=None, derandomize=True, database=None
-    )
+    case.settings = settings(max_examples=15 if persistent else 60, stateful_step_count=40, deadline=None)
     case.runTest()
