@@ -17,6 +17,10 @@ from assignor.plan import Plan
 from assignor.roster import Worker
 from assignor.target import Key, Loads
 
+NEAR_RECORDS = 10_000
+"""The last owner's own copy is as good as any that is ready if it misses no more than this (acceptable.recovery.lag's
+default). So a task that was taken away to go to another worker of its instance stays on that instance."""
+
 
 def settle(plan: Plan) -> None:
     """Decide every task's owner after this round, before anything is moved for the sake of balance."""
@@ -123,7 +127,8 @@ def _give_to_copy(plan: Plan, task: TaskId, copies: list[Copy]) -> None:
 
     def preference(copy: Copy) -> tuple[int, bool, Key]:
         own = remembered is not None and copy.instance.identity == remembered.instance
-        return copy.staleness(), not own, loads.instance_room(copy.instance)
+        missing = 0 if own and copy.state.lag <= NEAR_RECORDS else copy.staleness()
+        return missing, not own, loads.instance_room(copy.instance)
 
     best = min(copies, key=preference)
     worker = best.worker or plan.worker_on(best.instance, task)

@@ -91,6 +91,14 @@ def test_preference_among_takers() -> None:
         assert owner(members) == f"m{first}"
 
 
+def test_the_last_owners_own_copy_is_as_good_as_a_ready_one() -> None:
+    """Second step of a move within an instance: standbys elsewhere may be a few records ahead of what was closed."""
+    memory = LeaderMemory(owners={T0: worker("A")})
+    standby = said("B", standbys=copies({0: 0}, ready=True), capacity=9)
+    assert owner({"a": said("A", dormant=copies({0: 3})), "b": standby}, memory=memory) == "a"
+    assert owner({"a": said("A", dormant=copies({0: 400_000})), "b": standby}, memory=memory) == "b"
+
+
 def test_of_equally_fresh_copies_the_one_with_most_room() -> None:
     """Standbys that are ready count as equally fresh, whatever a few records' difference says."""
     members = {

@@ -103,7 +103,8 @@ def is_stable(snapshot: GroupSnapshot, result: RoundResult) -> bool:
 
 
 def followed(snapshot: GroupSnapshot, result: RoundResult) -> GroupSnapshot:
-    """What the members say in the next round: learners are ready, what is being learned is suspended."""
+    """What the members say in the next round: learners are ready, what is being learned is suspended, and the state of what
+    was taken away stays on disk."""
     members = {
         member: replace(
             said,
@@ -111,7 +112,9 @@ def followed(snapshot: GroupSnapshot, result: RoundResult) -> GroupSnapshot:
             suspended=told.being_learned,
             learners=dict.fromkeys(told.learners, CopyState(LagRecords(0), ready=True)),
             standbys=dict.fromkeys(told.standbys, CopyState(LagRecords(0))),
-            dormant={},
+            dormant=dict.fromkeys(
+                (said.active | said.suspended) - told.active - told.learners - told.standbys, CopyState(LagRecords(1))
+            ),
         )
         for member, said in snapshot.members.items()
         for told in [result.assignments[member]]
