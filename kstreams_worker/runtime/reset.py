@@ -42,7 +42,7 @@ class ResetPlan:
     missing_topics: tuple[str, ...]
     """Input topics that do not exist: there is nothing to reset of them."""
     internal_topics: tuple[str, ...]
-    """Changelogs and repartition topics that exist, and are to be deleted."""
+    """Changelogs, repartition topics and the control topic, as far as they exist: they are to be deleted."""
     state_directory: Path
     local_tasks: tuple[str, ...] | None
     """Tasks whose state on this machine is to be deleted; None: it is to be left alone."""
@@ -62,7 +62,9 @@ def plan_reset(
     _refuse_live(client, group_id)
     topics = TopologyTopics(topology, group_id, admin, settings.replication_factor)
     inputs = topics.input_topics()
-    counts = admin.partition_counts([*inputs, *topics.internal_topics()])
+    # With the control topic go orders to instances, and what the last leader knew: the application begins again.
+    internal = sorted([*topics.internal_topics(), topics.control])
+    counts = admin.partition_counts([*inputs, *internal])
     partitions = [(topic, number) for topic in inputs for number in range(counts.get(topic, 0))]
     committed = client.committed_offsets(group_id)
     after = new_offsets(
@@ -78,7 +80,7 @@ def plan_reset(
         group_id=group_id,
         offsets=tuple(OffsetChange(*each, committed.get(each), offset) for each, offset in after.items()),
         missing_topics=tuple(topic for topic in inputs if topic not in counts),
-        internal_topics=tuple(topic for topic in topics.internal_topics() if topic in counts),
+        internal_topics=tuple(topic for topic in internal if topic in counts),
         state_directory=directory,
         local_tasks=_local_tasks(directory, group_id) if local_state else None,
     )

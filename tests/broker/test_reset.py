@@ -54,7 +54,7 @@ def test_an_application_begins_again(kafka: RunningKafka, tmp_path: Path) -> Non
     """Refused while it runs; then offsets, changelog and local state are back where they were at first."""
     with application(kafka, tmp_path) as app:
         admin = Admin({"bootstrap.servers": kafka.bootstrap_servers})
-        internal = [f"{app.id}-again-repartition", f"{app.id}-counts-changelog"]
+        internal = [f"{app.id}-again-repartition", f"{app.id}-control", f"{app.id}-counts-changelog"]
         app.feeder.burst(RECORDS)
         instance = app.start(TOPOLOGY)
         app.until(lambda: instance.tasks() == [*STATELESS, *STATEFUL], "it runs all tasks")
