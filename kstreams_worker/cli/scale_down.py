@@ -83,7 +83,7 @@ def scale_down(
     orders = _give(settings, book, to, names, timeout_ms)
     if not as_json:
         for order in orders:
-            typer.echo(f"{order.name} ({str(order.instance)[:8]}): ordered to leave")
+            typer.echo(f"{_label(order)}: ordered to leave")
     if wait:
         try:
             _watch(settings, orders, as_json)
@@ -133,22 +133,28 @@ def _cancel(book: OrderBook, names: list[str], as_json: bool) -> None:
     chosen = [instance for instance, order in standing.items() if not names or _is_meant(order, names)]
     unknown = [name for name in names if not any(_is_meant(order, [name]) for order in standing.values())]
     if unknown:
-        known = ", ".join(f"{order.name} ({str(order.instance)[:8]})" for order in standing.values()) or "none"
+        known = ", ".join(map(_label, standing.values())) or "none"
         raise UsageError(f"there is no order for {', '.join(unknown)}; those that stand: {known}")
     book.delete(chosen)
     if as_json:
         typer.echo(json.dumps({"taken_back": [str(instance) for instance in chosen]}))
         return
     for instance in chosen:
-        typer.echo(f"{standing[instance].name} ({str(instance)[:8]}): order taken back")
+        typer.echo(f"{_label(standing[instance])}: order taken back")
     if not chosen:
         typer.echo("there is no order to take back")
 
 
 def _is_meant(order: LeaveOrder, names: list[str]) -> bool:
-    return any(
-        name == order.name or (len(name) >= 8 and str(order.instance).startswith(name.lower())) for name in names
-    )
+    from kstreams_worker.group.departures import answers_to  # noqa: PLC0415
+
+    return any(answers_to(name, order.name, str(order.instance)) for name in names)
+
+
+def _label(order: LeaveOrder) -> str:
+    from kstreams_worker.group.departures import label  # noqa: PLC0415
+
+    return label(order.name, str(order.instance))
 
 
 def _watch(settings: Settings, orders: list[LeaveOrder], as_json: bool) -> None:
@@ -189,13 +195,14 @@ def _departures(settings: Settings, orders: list[LeaveOrder]) -> Iterator[list[D
 def _line(departure: Departure) -> str:
     from kstreams_worker.group.departures import label  # noqa: PLC0415
 
+    name = label(departure.name, departure.process_id)
     if departure.gone:
-        return f"{label(departure)}: gone"
+        return f"{name}: gone"
     if not departure.told:
-        return f"{label(departure)}: has not heard yet; {departure.tasks_left} tasks"
+        return f"{name}: has not heard yet; {departure.tasks_left} tasks"
     behind = "" if departure.learners_lag_records is None else f", {departure.learners_lag_records:,} records behind"
     return (
-        f"{label(departure)}: leaving; {departure.tasks_left} tasks to hand over, "
+        f"{name}: leaving; {departure.tasks_left} tasks to hand over, "
         f"{departure.learners_ready} of {departure.learners} learners ready{behind}"
     )
 

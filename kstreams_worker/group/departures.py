@@ -32,9 +32,14 @@ class Departure:
     """... and how far they were behind, all together, when the last round began; None: not known yet."""
 
 
-def label(instance: InstanceLine | Departure) -> str:
+def label(name: str, process_id: str) -> str:
     """How to call an instance in front of people."""
-    return f"{instance.name} ({instance.process_id[:ID_PREFIX_MIN]})"
+    return f"{name} ({process_id[:ID_PREFIX_MIN]})"
+
+
+def answers_to(given: str, name: str, process_id: str) -> bool:
+    """Whether somebody who gives this name means the instance of that name and process id."""
+    return given == name or (len(given) >= ID_PREFIX_MIN and process_id.startswith(given.lower()))
 
 
 def by_names(instances: Sequence[InstanceLine], names: Collection[str]) -> list[InstanceLine]:
@@ -42,9 +47,14 @@ def by_names(instances: Sequence[InstanceLine], names: Collection[str]) -> list[
     instances on it. Raises UsageError for a name that no instance has."""
     chosen: dict[str, InstanceLine] = {}
     for name in names:
-        found = [instance for instance in instances if _answers_to(instance, name)]
+        found = [
+            instance
+            for instance in instances
+            if answers_to(name, instance.name, instance.process_id)
+            or any(name == worker.client_host for worker in instance.workers)
+        ]
         if not found:
-            known = ", ".join(map(label, instances)) or "none"
+            known = ", ".join(label(instance.name, instance.process_id) for instance in instances) or "none"
             raise UsageError(f"no instance of the group is called {name!r}; there are: {known}")
         chosen.update((instance.process_id, instance) for instance in found)
     return list(chosen.values())
@@ -109,12 +119,6 @@ def progress(group: GroupOverview, process_id: str, name: str) -> Departure:
         learners_ready=sum(copy.state == "ready" for copy in copies),
         learners_lag_records=sum(known) if known else None,
     )
-
-
-def _answers_to(instance: InstanceLine, name: str) -> bool:
-    if name == instance.name or any(name == worker.client_host for worker in instance.workers):
-        return True
-    return len(name) >= ID_PREFIX_MIN and instance.process_id.startswith(name.lower())
 
 
 def _cost_of_leaving(instance: InstanceLine) -> tuple[bool, int, str, str]:

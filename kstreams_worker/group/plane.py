@@ -225,16 +225,13 @@ class GroupPlane:
         membership = self.generation
         try:
             self._coordinator._close_heartbeat()
-            if not self._coordinator.is_dynamic_member():
-                if for_good:
-                    self._remove_static(membership)
-            else:
+            if self._coordinator.is_dynamic_member():
                 self._client._net.run(self._coordinator.maybe_leave_group_async, "closing", 5000)
-                if membership.generation_id >= 0:
-                    self._control.write(
-                        Nudge(generation=membership.generation_id, member=membership.member_id, ready=())
-                    )
-        except (kafka_errors.KafkaError, RuntimeError) as error:
+            elif for_good:
+                self._remove_static(membership)
+            if membership.generation_id >= 0 and (for_good or self._coordinator.is_dynamic_member()):
+                self._send(Nudge(generation=membership.generation_id, member=membership.member_id, ready=()))
+        except (kafka_errors.KafkaError, BrokerError, RuntimeError) as error:
             log.warning("leaving the group failed", error=str(error))
         finally:
             self._client._net.stop(timeout_ms=5000)
