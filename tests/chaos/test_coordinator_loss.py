@@ -33,9 +33,7 @@ def test_a_lost_group_coordinator_costs_no_record(kafka_cluster: RunningKafka, t
     assert broker is not None
     with application(kafka_cluster, tmp_path) as app:
         app.feeder.burst(5_000).start()
-        first = app.start()
-        app.until_balanced(first)
-        second = app.start()
+        first, second = app.start(), app.start()
         app.until_balanced(first, second)
         app.until_counted()
 

@@ -68,9 +68,7 @@ def test_two_instances_die_at_once(kafka: RunningKafka, tmp_path: Path) -> None:
     """The one that is left takes all tasks, those with and those without a copy on it."""
     with application(kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, num_standby_tasks=1) as app:
         app.feeder.burst(5_000).start()
-        first = app.start()
-        app.until_balanced(first)
-        second, third = app.start(), app.start()
+        first, second, third = app.start(), app.start(), app.start()
         app.until_balanced(first, second, third)
         app.until_counted()
 

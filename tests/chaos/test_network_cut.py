@@ -45,7 +45,6 @@ def test_a_worker_that_is_cut_off_is_replaced_and_comes_back(
     with application(kafka_behind_link, tmp_path, session_timeout_ms=3_000) as app:
         app.feeder.burst(5_000).start()
         first = app.start()
-        app.until_balanced(first)
         second = app.start(bootstrap_servers=f"{HOST}:{link.port}")
         app.until_balanced(first, second)
         app.until_counted()
