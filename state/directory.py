@@ -17,7 +17,8 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -165,6 +166,16 @@ class StateDirectory:
                     if offsets:
                         found.append(DormantTask(task, offsets))
         return found
+
+    def store_bytes(self, tasks: Iterable[str]) -> dict[str, int]:
+        """Size on disk of each store, over these tasks. They may be in use: a file that goes away counts as nothing."""
+        sizes: Counter[str] = Counter()
+        for task in tasks:
+            for store in self._stores(task):
+                for file in self._entries(store):
+                    with suppress(FileNotFoundError):
+                        sizes[store.name] += file.stat().st_size
+        return dict(sizes)
 
     def _stores(self, task: str) -> Iterator[Path]:
         for path in self._entries(self.task_directory(task)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -21,6 +22,9 @@ from state.spec import StoreSpec
 from state.store import KeyValueStore
 
 log = structlog.get_logger(__name__)
+
+MEASUREMENT_INTERVAL_S = 10.0
+"""Time between looks at the sizes of files: there may be thousands."""
 
 
 @contextmanager
@@ -50,6 +54,7 @@ class TaskFiles:
             write_buffer_bytes=settings.rocksdb_write_buffer_bytes,
         )
         self._locked: set[str] = set()
+        self._next_measurement = 0.0
 
     def _specs(self, task: TaskId) -> tuple[StoreSpec, ...]:
         return self._topology.subtopologies[task.subtopology].stores
@@ -134,7 +139,12 @@ class TaskFiles:
             log.info("deleted state of tasks that moved away", tasks=" ".join(cleaned))
 
     def observe(self, metrics: WorkerMetrics) -> None:
-        """Bring the metrics about memory and disk up to date."""
+        """Bring the metrics about memory and disk up to date. Called by one thread."""
+        now = time.monotonic()
+        if now >= self._next_measurement:
+            self._next_measurement = now + MEASUREMENT_INTERVAL_S
+            with translated():
+                metrics.set_state_bytes(self._directory.store_bytes(tuple(self._locked)))
         metrics.set_rocksdb_memory(
             {
                 "block_cache": self._resources.block_cache.get_usage(),

@@ -1,9 +1,11 @@
 """Metrics: names by Prometheus' rules, series that come and go, and several processes' texts joined."""
 
 import re
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from kstreams_worker.observe import metrics
 from kstreams_worker.observe.metrics import SUPERVISOR, SupervisorMetrics, WorkerMetrics, merge_texts, metric_names
 
 
@@ -14,6 +16,16 @@ def samples_of(text: str, name: str) -> dict[tuple[tuple[str, str], ...], float]
         for sample in family.samples
         if sample.name == name
     }
+
+
+def test_every_metric_is_brought_up_to_date_by_somebody() -> None:
+    """A series that is declared and never set looks like good news on a dashboard."""
+    package = Path(metrics.__file__).parents[1]
+    code = "\n".join(path.read_text() for path in package.rglob("*.py") if path != Path(metrics.__file__))
+    handles = {
+        name for made in (WorkerMetrics(), SupervisorMetrics()) for name in dir(made) if not name.startswith("_")
+    }
+    assert {name for name in handles - {"registry", "render"} if f".{name}" not in code} == set()
 
 
 def test_the_series_that_operators_ask_for_exist() -> None:
