@@ -38,6 +38,10 @@ HELD_ROWS_MAX = 200_000
 TURN_S = 0.1
 """About how long one turn may take: a round waits for the loop, and a task that is being handed over with it."""
 FIRST_TURN_RECORDS = 500
+EARLY_ENTRIES = 500
+"""Changed keys of a store that are sent to its changelog before a commit asks for it."""
+BACKLOG_RECORDS = 2_000
+"""A turn of more records than this works off a backlog: then a key's changes are gathered, which saves work."""
 TURN_GROWTH_MAX = 4
 """By how much a turn may be larger than the last one: how long a record takes varies."""
 
@@ -89,6 +93,7 @@ class Processor:
         metrics: WorkerMetrics,
         *,
         name: str,
+        log_early: bool,
         max_records: int,
         max_dirty_bytes: int,
     ) -> None:
@@ -103,6 +108,10 @@ class Processor:
         self._oldest_ms: int | None = None
         self._committer = CallThread(f"{name}-commit")
         self._under_way: _Commit | None = None
+        self._log_early = log_early
+        self._changelog_ends: dict[Partition, int] = {}
+        self._logged: dict[Partition, int] = {}
+        """Rows sent to each changelog partition for the next commit."""
 
     @property
     def running(self) -> list[Task]:
@@ -144,6 +153,8 @@ class Processor:
         if records:
             fitting = int(records * TURN_S / max(time.perf_counter() - started, 1e-6))
             self._turn_records = max(1, min(fitting, TURN_GROWTH_MAX * self._turn_records, self._max_records))
+        if self._log_early and records < BACKLOG_RECORDS and self._under_way is None:
+            self._log_what_has_gathered()
         return records
 
     def _process(self, task: Task, batch: RecordBatch) -> None:
@@ -158,6 +169,15 @@ class Processor:
             self._oldest_ms = batch.timestamps_ms[0]
         self._metrics.process_seconds.observe(time.perf_counter() - started)
         self._metrics.records_processed_total.labels(batch.topic).inc(len(batch))
+
+    def _log_what_has_gathered(self) -> None:
+        """Where every update goes out at once, a commit is to have little left to do: it would hold up the updates."""
+        try:
+            for task in self.running:
+                if any(len(store.dirty) >= EARLY_ENTRIES for store in task.changelogs.values()):
+                    self._log_changes(task)
+        except TransactionAborted as aborted:
+            log.debug("transaction aborted while sending", error=str(aborted))
 
     def _send_outputs(self, task: Task) -> None:
         assert task.program is not None
@@ -190,10 +210,9 @@ class Processor:
         if not self._gate.begin():
             return False
         started = time.perf_counter()
-        changelog_ends: dict[Partition, int] = {}
         try:
             for task in tasks:
-                self._send_task(task, changelog_ends)
+                self._send_task(task)
             self._producer.begin_commit()
         except TransactionAborted as aborted:
             self._gate.end()
@@ -204,8 +223,8 @@ class Processor:
             raise
         positions = {task: dict(task.positions) for task in tasks}
         outcome = self._committer.submit(partial(self._commit, positions, self._gate.generation()))
-        self._under_way = _Commit(positions, changelog_ends, outcome, started, self._oldest_ms)
-        self._oldest_ms = None
+        self._under_way = _Commit(positions, self._changelog_ends, outcome, started, self._oldest_ms)
+        self._changelog_ends, self._logged, self._oldest_ms = {}, {}, None
         return True
 
     def _commit(self, positions: Mapping[Task, Mapping[Partition, int]], generation: Generation) -> bool:
@@ -255,20 +274,23 @@ class Processor:
             if id(store) not in logged:
                 store.commit(None)
 
-    def _send_task(self, task: Task, changelog_ends: dict[Partition, int]) -> None:
+    def _send_task(self, task: Task) -> None:
         """Hand over what the task has for this commit: cached updates that go on now, outputs, changelog records."""
         assert task.program is not None
         task.program.flush()
         task.program.send_outputs(self._producer.send)
+        self._log_changes(task)
         logged = {id(store) for store in task.changelogs.values()}
-        for (topic, partition), store in task.changelogs.items():
-            changes = store.stage()
-            self._producer.send_tracked(
-                topic, changes, partition, partial(changelog_ends.__setitem__, (topic, partition))
-            )
         for store in task.stores.values():
             if id(store) not in logged:
                 store.stage()
+
+    def _log_changes(self, task: Task) -> None:
+        for (topic, partition), store in task.changelogs.items():
+            rows, sent = store.stage(), self._logged.get((topic, partition), 0)
+            self._logged[topic, partition] = len(rows)
+            tell_end = partial(self._changelog_ends.__setitem__, (topic, partition))
+            self._producer.send_tracked(topic, rows[sent:] if sent else rows, partition, tell_end)
 
     def _observe_commit(self, commit: _Commit) -> None:
         self._metrics.commit_seconds.observe(time.perf_counter() - commit.started)
@@ -283,6 +305,7 @@ class Processor:
         """Undo everything since the last commit and go back to it. Raises ProducerFenced."""
         self.settle(wait=True)
         self._producer.abort()
+        self._changelog_ends, self._logged = {}, {}
         for task in self.running:
             if task.positions:
                 self._reader.rewind(task.committed)

@@ -240,6 +240,7 @@ class Wiring:
             CommitGate(self.plane.begin_commit, self.plane.end_commit, lambda: self.plane.generation, commit_offsets),
             self.metrics,
             name=self.client_id,
+            log_early=settings.cache_max_bytes == 0,
             max_records=settings.poll_max_records,
             max_dirty_bytes=settings.task_buffer_max_bytes,
         )

@@ -15,6 +15,7 @@ from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.io.failures import ProducerFenced, TransactionAborted
 from kstreams_worker.io.producer import Generation
 from kstreams_worker.observe.metrics import WorkerMetrics
+from kstreams_worker.runtime import processor
 from kstreams_worker.runtime.processor import CommitGate, Processor
 from kstreams_worker.tasks.states import Role, TaskEvent
 from kstreams_worker.tasks.task import Partition, Task
@@ -138,6 +139,7 @@ class Setting:
             ),
             WorkerMetrics(),
             name="test",
+            log_early=True,
             max_records=100,
             max_dirty_bytes=1 << 20,
         )
@@ -211,6 +213,29 @@ def test_a_fenced_commit_leaves_nothing_under_way(setting: Setting) -> None:
     setting.processor.abort()
     setting.processor.stop([setting.task])
     assert setting.counts() == {}
+
+
+def test_changes_go_to_the_changelog_before_the_commit_asks(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit sends the rest; the store stands for the last of all of them."""
+    monkeypatch.setattr(processor, "EARLY_ENTRIES", 2)
+    setting.broker.may_answer.set()
+    setting.process(b"a", b"b")
+    assert not setting.store.dirty
+    setting.process(b"b")
+    assert setting.store.dirty.keys() == {b"b"}
+    assert setting.processor.commit()
+    [(_, sent)] = setting.broker.committed
+    assert [row[:2] for topic, row in sent if topic == CHANGELOG[0]] == [
+        (b"a", (1).to_bytes(8, "big")),
+        (b"b", (1).to_bytes(8, "big")),
+        (b"b", (2).to_bytes(8, "big")),
+    ]
+    assert setting.store.changelog_offset == 3
+    setting.process(b"a", b"c")
+    setting.processor.abort()
+    assert setting.counts() == {b"a": 1, b"b": 2}
+    assert setting.processor.commit()
+    assert len(setting.broker.committed) == 1
 
 
 @pytest.mark.parametrize("setting", [False], ids=["at least once"], indirect=True)
