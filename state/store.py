@@ -82,7 +82,7 @@ class KeyValueStore:
         self.dirty: dict[bytes, Entry] = {}
         self._cached: dict[bytes, Entry] = {}
         self._unwritten: list[Entry] = []
-        """The cached entries that the backend does not have yet, and that the present pass leaves out."""
+        """Entries that the backend does not have yet, and that the present pass leaves out; some may have got there since."""
         self._in_pass: list[Entry] = []
         """Those that the present pass has yet to write."""
         self._pass_offset: int | None = None
@@ -380,22 +380,26 @@ class KeyValueStore:
 
     def _make_room(self, committed: int) -> None:
         """After a commit of so many rows: keep this store's share of memory, and the replay after a crash short."""
-        cached = self._cached
         self._cached_max = self._entries_max()
-        if len(cached) > self._cached_max:
-            if self._unwritten or self._in_pass:
-                self._write()
-            # The first are the longest here. Keys that are in use come back with their next record.
-            dirty = self.dirty
-            for key in list(islice(cached, len(cached) - self._cached_max // 2)):
-                if key not in dirty:
-                    del cached[key]
-            return
+        excess = len(self._cached) - self._cached_max
+        if excess > 0:
+            self._evict(excess)
         if self._is_pass_due() and not self._in_pass:
             self._begin_pass()
             self._go_on_with_pass(PASS_ENTRIES_MIN)
         elif self._in_pass:
             self._go_on_with_pass(max(PASS_ENTRIES_MIN, committed // 2))
+
+    def _evict(self, count: int) -> None:
+        """Let go of the entries that have been here longest. Keys that are in use come back with their next record."""
+        if self._restored:
+            self._write()
+        cached, dirty = self._cached, self.dirty
+        keys = list(islice(cached, count))
+        self._hand_over([cached[key] for key in keys], self._written_offset)
+        for key in keys:
+            if key not in dirty:
+                del cached[key]
 
     def _is_pass_due(self) -> bool:
         missing = (self._changelog_offset or 0) - (self._written_offset or 0)
@@ -411,27 +415,28 @@ class KeyValueStore:
     def _go_on_with_pass(self, entries_max: int) -> None:
         entries = self._in_pass[-entries_max:]
         is_last = len(entries) == len(self._in_pass)
-        self._backend.write([*map(_row_of, entries)], self._pass_offset if is_last else self._written_offset)
+        self._hand_over(entries, self._pass_offset if is_last else self._written_offset)
         del self._in_pass[-entries_max:]
-        for entry in entries:
-            entry[2] = None
         if is_last:
-            self._written_offset = self._pass_offset
             self._backend.flush(wait=False)
 
     def _write(self) -> None:
         """Hand everything committed to the backend."""
-        entries, restored = self._in_pass + self._unwritten, self._restored
-        if not entries and not restored and self._changelog_offset == self._written_offset:
-            return
-        # An entry's row is newer than what was restored, so it comes after it.
-        self._backend.write([*restored.values(), *map(_row_of, entries)], self._changelog_offset)
-        self._written_offset = self._changelog_offset
-        for entry in entries:
+        entries = self._in_pass + self._unwritten
+        if entries or self._restored or self._changelog_offset != self._written_offset:
+            self._hand_over(entries, self._changelog_offset)
+            self._in_pass.clear()
+            self._unwritten.clear()
+
+    def _hand_over(self, entries: list[Entry], changelog_offset: int | None) -> None:
+        """Write what the backend does not have yet of these entries; what was restored is older, and goes before them."""
+        unwritten = [entry for entry in entries if entry[2] is not None]
+        if unwritten or self._restored or changelog_offset != self._written_offset:
+            self._backend.write([*self._restored.values(), *map(_row_of, unwritten)], changelog_offset)
+        self._restored.clear()
+        self._written_offset = changelog_offset
+        for entry in unwritten:
             entry[2] = None
-        self._in_pass.clear()
-        self._unwritten.clear()
-        restored.clear()
 
     def flush(self) -> None:
         """Have the committed state survive a crash of the machine, with its changelog offset; blocks until it does."""

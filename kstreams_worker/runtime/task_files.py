@@ -153,5 +153,5 @@ class TaskFiles:
         )
 
 
-MIN_CACHE_BYTES = 16 * 1024 * 1024
+MIN_CACHE_BYTES = 64 * 1024 * 1024
 """With cache.max.bytes=0 every update is forwarded at once, but recently used entries are still kept decoded."""

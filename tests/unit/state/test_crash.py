@@ -18,8 +18,9 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.unit.state.test_crash import SPEC, changes, resources
-from state import open_store
+from state import open_store, store as store_module
 
+store_module.REPLAY_RECORDS_MAX = 100
 store = open_store(SPEC, Path(sys.argv[1]), resources())
 offset = store.changelog_offset or 0
 while True:
@@ -85,44 +86,36 @@ def kill_while_it_writes(writer: str, path: Path, *arguments: str, after_lines: 
         return int([line for line in told if line.endswith(b"\n")][-1])
 
 
-def apply(expected: dict[bytes, int], offsets: range) -> None:
-    for offset in offsets:
-        for key, value in changes(offset):
+def state_after(offset: int) -> dict[bytes, int]:
+    state: dict[bytes, int] = {}
+    for each in range(1, offset + 1):
+        for key, value in changes(each):
             if value is None:
-                expected.pop(key, None)
+                state.pop(key, None)
             else:
-                expected[key] = value
+                state[key] = value
+    return state
 
 
-@pytest.mark.parametrize("mode", ["commit", "restore", "flush"])
-def test_values_and_offset_survive_a_kill_together(tmp_path: Path, mode: str) -> None:
-    """Neither is ahead of the other, wherever the kill strikes; the next process goes on from there."""
+@pytest.mark.parametrize("mode", ["commit", "flush", "restore", "passes"])
+def test_a_replay_mends_what_a_kill_has_left(tmp_path: Path, mode: str) -> None:
+    """Wherever the kill strikes: values may be newer than the offset found with them, never older, so that the changelog's
+    tail leads to the state at its end. The next process goes on from there."""
     path = tmp_path / "counts"
-    expected: dict[bytes, int] = {}
-    found_offset = 0
     chance = random.Random(mode)
+    end = 0
     for _ in range(2):
-        kill_while_it_writes(WRITER, path, mode, after_lines=chance.randrange(300, 600))
+        writer = PASSES if mode == "passes" else WRITER
+        told = kill_while_it_writes(writer, path, mode, after_lines=chance.randrange(300, 600))
         store = open_store(SPEC, path, resources())
-        before, found_offset = found_offset, store.changelog_offset or 0
-        apply(expected, range(before + 1, found_offset + 1))
-        assert {key: value for key, value, _ in store.all()} == expected
-        assert found_offset > before, "nothing reached the disk: this test shows nothing"
+        found_offset = store.changelog_offset or 0
+        assert end < found_offset, "nothing reached the disk: this test shows nothing"
+        assert found_offset < told, "all reached the disk: this test shows nothing"
+        if mode == "restore":
+            assert {key: value for key, value, _ in store.all()} == state_after(found_offset)
+        end = told + 1  # the commit that was not told of any more may be there, too
+        for offset in range(found_offset + 1, end + 1):
+            rows = [(key, None if value is None else SPEC.value.encode(value)) for key, value in changes(offset)]
+            store.restore([key for key, _ in rows], [value for _, value in rows], [offset] * len(rows), offset)
+        assert {key: value for key, value, _ in store.all()} == state_after(end)
         store.close()
-
-
-def test_a_replay_to_the_end_mends_a_pass_that_was_cut_short(tmp_path: Path) -> None:
-    """Values may be ahead of the offset then; the changelog leads both to the same state."""
-    path = tmp_path / "counts"
-    told = kill_while_it_writes(PASSES, path, after_lines=700)
-    store = open_store(SPEC, path, resources())
-    found_offset = store.changelog_offset or 0
-    assert 0 < found_offset < told, "nothing reached the disk, or all: this test shows nothing"
-    end = told + 1  # the commit that was not told of any more may be there, too
-    for offset in range(found_offset + 1, end + 1):
-        rows = [(key, None if value is None else SPEC.value.encode(value)) for key, value in changes(offset)]
-        store.restore([key for key, _ in rows], [value for _, value in rows], [offset] * len(rows), offset)
-    expected: dict[bytes, int] = {}
-    apply(expected, range(1, end + 1))
-    assert {key: value for key, value, _ in store.all()} == expected
-    store.close()
