@@ -70,6 +70,26 @@ def test_scale_down_by_the_tool(counting: Application) -> None:
     counting.finish()
 
 
+def test_standbys_become_the_learners(counting: Application) -> None:
+    """Where a warm copy of a leaving member's task is, it learns the task: nothing is opened, nothing restored twice."""
+    first, second = start_balanced(counting, 2, num_standby_tasks=1)
+    for one, other in ((first, second), (second, first)):
+        counting.until(
+            lambda one=one, other=other: one.tasks("standby", "ready") == other.tasks(), "the standbys are warm"
+        )
+    moving, rounds_before = second.tasks(), len(first.log("round"))
+
+    counting.scale_down(second)
+
+    assert_left(second)
+    counting.until_balanced(first)
+    rounds = first.log("round")[rounds_before:]
+    assert {task for line in rounds for task in line["learning"].split()} == set(moving)
+    assert {task for line in rounds for task in line["promote"].split()} == set(moving)
+    assert not [line for line in rounds if line["open"]]
+    counting.finish()
+
+
 def test_a_full_host_swap(counting: Application) -> None:
     """Three new instances join, then the three old ones are told to leave, all at once."""
     old = start_balanced(counting, 3)
