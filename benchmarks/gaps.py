@@ -25,6 +25,7 @@ from benchmarks.kafka import fill, running_kafka
 from benchmarks.processes import BenchmarkFailed, GuardedProcess, Instance
 from benchmarks.report import Report, spread
 from benchmarks.topology import STATE_BYTES
+from kstreams_worker.io.admin import Admin
 from kstreams_worker.io.consumer import RecordConsumer
 from kstreams_worker.testing.broker import RunningKafka
 
@@ -195,7 +196,10 @@ class Watcher(threading.Thread):
             client_id="benchmark-gaps",
             read_committed=True,
         )
-        self._reader.assign({(topic, partition): 0 for partition in range(PARTITIONS)})
+        # From the end: reading what is there already, one partition after the other, would look like gaps.
+        admin = Admin({"bootstrap.servers": servers}, client_id="benchmark-gaps-ends", timeout_s=STEP_TIMEOUT_S)
+        partitions = [(topic, partition) for partition in range(PARTITIONS)]
+        self._reader.assign(admin.end_offsets(partitions, committed=True))
         self._moments: dict[int, list[float]] = {partition: [] for partition in range(PARTITIONS)}
         self._stopping = threading.Event()
 
@@ -314,7 +318,7 @@ def _run(kafka: RunningKafka, scenario: Scenario, options: GapOptions) -> Gaps:
         watcher = Watcher(kafka.bootstrap_servers, scene.sink)
         watcher.start()
         closing.callback(watcher.stop)
-        scene.settle()  # by now the watcher has read what was there
+        scene.settle()
         started = time.monotonic()
         time.sleep(options.undisturbed_s)
         disturbed = time.monotonic()
