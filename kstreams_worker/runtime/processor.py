@@ -14,8 +14,9 @@ Owned by the processing loop; no other thread may call it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -162,7 +163,8 @@ class Processor:
         assert program is not None, f"task {task.id} runs without a program"
         started = time.perf_counter()
         program.process(batch)
-        self._send_outputs(task)
+        with _aborts_left_to_the_commit():
+            program.send_outputs(self._producer.send)
         task.positions[batch.topic, batch.partition] = batch.offsets[-1] + 1
         task.records_processed += len(batch)
         if self._oldest_ms is None:
@@ -172,20 +174,10 @@ class Processor:
 
     def _log_what_has_gathered(self) -> None:
         """Where every update goes out at once, a commit is to have little left to do: it would hold up the updates."""
-        try:
+        with _aborts_left_to_the_commit():
             for task in self.running:
                 if any(len(store.dirty) >= EARLY_ENTRIES for store in task.changelogs.values()):
                     self._log_changes(task)
-        except TransactionAborted as aborted:
-            log.debug("transaction aborted while sending", error=str(aborted))
-
-    def _send_outputs(self, task: Task) -> None:
-        assert task.program is not None
-        try:
-            task.program.send_outputs(self._producer.send)
-        except TransactionAborted as aborted:
-            # The transaction is lost already; the commit will find out and roll everything back.
-            log.debug("transaction aborted while sending", error=str(aborted))
 
     @property
     def buffer_is_full(self) -> bool:
@@ -245,23 +237,19 @@ class Processor:
         commit = self._under_way
         if commit is None or not (wait or commit.outcome.done()):
             return True
+        self._under_way = None
         try:
             committed = commit.outcome.result()
         except TransactionAborted as aborted:
-            self._under_way = None
             self._abort_for(aborted)
             return False
-        finally:
-            self._under_way = None
         for task, positions in commit.positions.items():
             self._commit_stores(task, commit.changelog_ends)
             if committed:
                 task.committed.update(positions)
         self._observe_commit(commit)
-        try:
+        with _aborts_left_to_the_commit():
             self._producer.end_commit()
-        except TransactionAborted as aborted:
-            log.debug("transaction aborted while sending", error=str(aborted))
         return committed
 
     @staticmethod
@@ -269,10 +257,8 @@ class Processor:
         for partition, store in task.changelogs.items():
             end = changelog_ends.get(partition)
             store.commit(None if end is None else end + 1)
-        logged = set(map(id, task.changelogs.values()))
-        for store in task.stores.values():
-            if id(store) not in logged:
-                store.commit(None)
+        for store in task.unlogged_stores:
+            store.commit(None)
 
     def _send_task(self, task: Task) -> None:
         """Hand over what the task has for this commit: cached updates that go on now, outputs, changelog records."""
@@ -280,10 +266,8 @@ class Processor:
         task.program.flush()
         task.program.send_outputs(self._producer.send)
         self._log_changes(task)
-        logged = {id(store) for store in task.changelogs.values()}
-        for store in task.stores.values():
-            if id(store) not in logged:
-                store.stage()
+        for store in task.unlogged_stores:
+            store.stage()
 
     def _log_changes(self, task: Task) -> None:
         for (topic, partition), store in task.changelogs.items():
@@ -334,3 +318,12 @@ class Processor:
         self._committer.close()
         self._producer.close()
         self._reader.close()
+
+
+@contextmanager
+def _aborts_left_to_the_commit() -> Iterator[None]:
+    """A transaction that is aborted while something is sent is lost already: the next commit finds out and rolls back."""
+    try:
+        yield
+    except TransactionAborted as aborted:
+        log.debug("transaction aborted while sending", error=str(aborted))

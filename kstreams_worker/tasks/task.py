@@ -59,6 +59,12 @@ class Task:
         return any(self.committed.get(partition) != position for partition, position in self.positions.items())
 
     @property
+    def unlogged_stores(self) -> list[KeyValueStore]:
+        """Those without a changelog."""
+        logged = set(map(id, self.changelogs.values()))
+        return [store for store in self.stores.values() if id(store) not in logged]
+
+    @property
     def dirty_bytes(self) -> int:
         return sum(store.dirty_bytes for store in self.stores.values())
 
