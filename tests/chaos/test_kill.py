@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness.application import ALL_TASKS, application
+from harness.application import ALL_TASKS, Application, application
 from harness.history import check_at_least_once, check_every_update
 from harness.waiting import DEADLINE_S
 
@@ -106,31 +106,27 @@ def test_workers_whose_supervisor_dies_close_in_order(kafka: RunningKafka, tmp_p
         app.finish()
 
 
+def scale_up_and_kill_the_first(app: Application) -> None:
+    app.feeder.burst(5_000).start()
+    first = app.start()
+    app.until_balanced(first)
+    second = app.start()
+    app.until_balanced(first, second)
+    app.until_counted()
+    first.kill()
+    app.until_balanced(second)
+    app.until_counted()
+
+
 def test_every_update_survives_a_kill_without_a_cache(kafka: RunningKafka, tmp_path: Path) -> None:
     """cache.max.bytes=0 sends each update on: the output is 1, 2, 3, ... for each key, whatever happened."""
     with application(kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, cache_max_bytes=0) as app:
-        app.feeder.burst(5_000).start()
-        first = app.start()
-        app.until_balanced(first)
-        second = app.start()
-        app.until_balanced(first, second)
-        app.until_counted()
-        first.kill()
-        app.until_balanced(second)
-        app.until_counted()
+        scale_up_and_kill_the_first(app)
         app.finish(check_every_update)
 
 
 def test_at_least_once_loses_nothing(kafka: RunningKafka, tmp_path: Path) -> None:
     """After a kill, what was sent since the last commit is sent again: counts may be too high, never too low."""
     with application(kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, processing_guarantee="at_least_once") as app:
-        app.feeder.burst(5_000).start()
-        first = app.start()
-        app.until_balanced(first)
-        second = app.start()
-        app.until_balanced(first, second)
-        app.until_counted()
-        first.kill()
-        app.until_balanced(second)
-        app.until_counted()
+        scale_up_and_kill_the_first(app)
         app.finish(check_at_least_once)
