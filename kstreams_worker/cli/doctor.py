@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, load_settings
+from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
     from kstreams_worker.runtime.doctor import Finding
@@ -32,9 +32,7 @@ def doctor(
 
     Nothing is created or changed. Each line says ok, warn or fail, and what to do next. The exit code is 1 if one fails.
     """
-    settings = load_settings(
-        config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(config, set_values, application_id, bootstrap_servers)
     from kstreams_worker.runtime.doctor import Level, examine  # noqa: PLC0415 - `--help` stays fast
 
     loaded = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, load_settings
+from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
     from kstreams_worker.group.events import GroupDescription
@@ -25,9 +25,7 @@ def explain(
 
     It asks the brokers only, so it works from any machine. While a round is on, it waits for its end.
     """
-    settings = load_settings(
-        config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(config, set_values, application_id, bootstrap_servers)
     from kstreams_worker.errors import GroupError  # noqa: PLC0415 - `--help` stays fast
     from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
 

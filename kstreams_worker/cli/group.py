@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, load_settings
+from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
     from kstreams_worker.group.events import GroupDescription
@@ -36,9 +36,7 @@ def describe(
     It asks the brokers only, so it works from any machine. While a round is on, the brokers know no more than who the
     members are. The exit code is 1 if there is no such group.
     """
-    settings = load_settings(
-        config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(config, set_values, application_id, bootstrap_servers)
     from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - `--help` stays fast
     from kstreams_worker.group.members import member_lines  # noqa: PLC0415
 

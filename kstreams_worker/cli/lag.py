@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, load_settings
+from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
     from kstreams_worker.config import Settings
@@ -28,9 +28,7 @@ def lag(
     It asks the brokers only, so it works from any machine, and for a group that is stopped too. Lag is what has been
     written and not yet been committed as processed; the newest commit may be commit.interval.ms old.
     """
-    settings = load_settings(
-        config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(config, set_values, application_id, bootstrap_servers)
     lags = _look(settings)
     if as_json:
         from kstreams_worker.group.lag import member_lags  # noqa: PLC0415 - `--help` stays fast

@@ -56,3 +56,10 @@ def load_settings(file: Path | None, set_values: list[str] | None, flags: dict[s
             raise SettingsError(f"{name.strip()} is given twice on the command line; keep one")
         overrides[name.strip()] = value.strip()
     return Settings.load(file, overrides=overrides)
+
+
+def group_settings(
+    file: Path | None, set_values: list[str] | None, application_id: str | None, bootstrap_servers: str | None
+) -> Settings:
+    """The same for a command that has flags for the application and its brokers."""
+    return load_settings(file, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers})

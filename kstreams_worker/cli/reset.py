@@ -16,7 +16,7 @@ from kstreams_worker.cli.options import (
     Json,
     SetValues,
     TopologyReference,
-    load_settings,
+    group_settings,
 )
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def reset(
     refuses while the group has members. With --local-state, to be given on every machine that ran an instance, the state
     in state.dir goes too. Either --dry-run or --execute must be given.
     """
-    settings = load_settings(
-        config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(config, set_values, application_id, bootstrap_servers)
     from kstreams_worker.errors import UsageError  # noqa: PLC0415 - `--help` stays fast
 
     if dry_run == execute:

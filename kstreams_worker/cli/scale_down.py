@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, load_settings
+from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 from kstreams_worker.errors import GroupError, UsageError
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ def scale_down(
 
     Example: kstreams-worker scale-down --application-id orders --instances pod-3,pod-4 --timeout 10m
     """
-    settings = load_settings(
-        config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(config, set_values, application_id, bootstrap_servers)
     names = [name.strip() for name in (instances or "").split(",") if name.strip()]
     if cancel and to is not None:
         raise UsageError("--cancel takes back the orders of --instances, or all; --to does not go with it")

@@ -15,7 +15,7 @@ from kstreams_worker.cli.options import (
     Json,
     SetValues,
     TopologyReference,
-    load_settings,
+    group_settings,
 )
 
 if TYPE_CHECKING:
@@ -66,9 +66,7 @@ def config(
 
     Secrets are hidden.
     """
-    settings = load_settings(
-        file, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(file, set_values, application_id, bootstrap_servers)
     lines = settings.describe()
     if as_json:
         facts = {line.name: {"value": line.value, "source": line.source, "about": line.description} for line in lines}

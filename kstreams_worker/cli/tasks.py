@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, load_settings
+from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,9 +40,7 @@ def tasks(
     While a round is on, the brokers do not tell who has what, and it waits for the round's end. With --watch and --json
     each look is one line.
     """
-    settings = load_settings(
-        config, set_values, {"application.id": application_id, "bootstrap.servers": bootstrap_servers}
-    )
+    settings = group_settings(config, set_values, application_id, bootstrap_servers)
     from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - `--help` stays fast
     from kstreams_worker.io.admin import Admin  # noqa: PLC0415
 
