@@ -98,6 +98,7 @@ class WorkerLoop:
         self._being_learned: frozenset[TaskId] = frozenset()
         self._declared_ready: frozenset[TaskId] = frozenset()
         self._declared_at = 0.0
+        self._announced_ready = ""
         self._rejoin_owed: Assignment | None = None
         self._rejoin_late_at = 0.0
         self._next_commit = 0.0
@@ -224,7 +225,10 @@ class WorkerLoop:
             self._declared_at = time.monotonic()
             self._publish()
             ready = ", ".join(map(str, sorted(self._declared_ready)))
-            log.info("learner ready; asking for the hand-over", tasks=ready)
+            (log.debug if ready == self._announced_ready else log.info)(
+                "learner ready; asking for the hand-over", tasks=ready
+            )
+            self._announced_ready = ready
             self._parts.group.request_rejoin(f"learners ready: {ready}")
 
     def _rejoin_if_owed(self) -> None:

@@ -67,7 +67,10 @@ def test_the_leader_dies_while_others_have_yet_to_join(counting: Application) ->
 
 @pytest.mark.parametrize("victim", ["learner", "owner"])
 def test_one_side_of_a_hand_over_dies(counting: Application, victim: str) -> None:
-    """In the round of the hand-over, with the owner's tasks suspended and the learners ready. A slow member holds it open."""
+    """In the round of the hand-over, with an owner's task suspended and a learner ready. A slow member holds it open.
+
+    The learners of the two tasks need not be ready at the same moment; the owner suspends what is.
+    """
     app = counting
     with SlowMember(app.kafka.bootstrap_servers, app.id, topologies.counts()) as slow:
         app.feeder.burst(5_000).start()
@@ -75,8 +78,8 @@ def test_one_side_of_a_hand_over_dies(counting: Application, victim: str) -> Non
         app.until(lambda: owner.tasks() == ALL_TASKS, "the owner runs all tasks")
         app.until_counted()
         newcomer = app.start()
-        app.until(slow.holds.is_set, "the learners are ready, and the round waits for the slow member")
-        app.until(lambda: len(owner.tasks(state="suspended")) == 2, "the tasks that move are suspended")
+        app.until(slow.holds.is_set, "a learner is ready, and the round waits for the slow member")
+        app.until(lambda: owner.tasks(state="suspended") != [], "a task that moves is suspended")
 
         kill_worker(app, owner if victim == "owner" else newcomer)
         slow.release()
