@@ -276,6 +276,7 @@ class WorkerLoop:
         self._being_learned = assignment.being_learned
         # A learner that became ready after this worker had joined the round asked in vain: it asks again.
         self._declared_ready &= event.said_ready & frozenset(assignment.learners)
+        self._announced_ready = ""
         self._publish(applied=assignment)
         self._parts.metrics.rebalance_duration_seconds.observe(event.round_s)
         self._parts.metrics.rebalances_total.labels("assigned").inc()
