@@ -17,6 +17,9 @@ from benchmarks.kafka import PRODUCER, value_of
 from benchmarks.processes import GuardedProcess
 
 TICK_S = 0.001
+LINGER_MS = 5
+"""As Kafka's own producers wait by default, since 4.0. Without it every record is a request of its own, and the broker is busy
+with nothing else."""
 
 
 def start_feed(servers: str, topic: str, rate_per_s: int, keys: int, directory: Path) -> GuardedProcess:
@@ -27,7 +30,7 @@ def start_feed(servers: str, topic: str, rate_per_s: int, keys: int, directory: 
 
 def feed(servers: str, topic: str, rate_per_s: int, keys: int) -> None:
     """Write random keys at this rate for ever."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 1, **PRODUCER})
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": LINGER_MS, **PRODUCER})
     chance = random.Random(2)
     number, started = 0, time.monotonic()
     while True:

@@ -50,7 +50,10 @@ PASS_INTERVAL_S = 300.0
 PASS_ENTRIES_MIN = 4_096
 """A pass writes this many entries at each commit (about 5 ms), or half as many as were committed if that is more."""
 RESTORED_RECORDS_MAX = 32_768
-"""Restored records written at a time: about 20 ms in which RocksDB holds Python's global lock and stops other threads."""
+"""Restored records that are gathered before they are written: of a key's records only the newest is."""
+WRITE_ROWS_MAX = 5_000
+"""Rows of one write, about 7 ms in which RocksDB holds Python's global lock and stops other threads. What is more goes in
+several, of which only the last has the new offset: after a crash in between some of the changelog is replayed in vain."""
 ENTRY_BYTES = 300
 """What Python needs for an entry beside its key's and value's bytes: dict slot, list, tuple, numbers, object headers."""
 DECODED_FACTOR = 4
@@ -432,7 +435,11 @@ class KeyValueStore:
         """Write what the backend does not have yet of these entries; what was restored is older, and goes before them."""
         unwritten = [entry for entry in entries if entry[2] is not None]
         if unwritten or self._restored or changelog_offset != self._written_offset:
-            self._backend.write([*self._restored.values(), *map(_row_of, unwritten)], changelog_offset)
+            rows = [*self._restored.values(), *map(_row_of, unwritten)]
+            while len(rows) > WRITE_ROWS_MAX:
+                self._backend.write(rows[:WRITE_ROWS_MAX], self._written_offset)
+                del rows[:WRITE_ROWS_MAX]
+            self._backend.write(rows, changelog_offset)
         self._restored.clear()
         self._written_offset = changelog_offset
         for entry in unwritten:

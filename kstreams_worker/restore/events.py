@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from assignor.model import TaskId
 from kstreams_worker.tasks.task import Partition, Task
 
 
@@ -38,4 +39,12 @@ class TaskFailed:
     error: Exception
 
 
-RestoreEvent = CaughtUp | FellBehind | Finished | TaskFailed
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The stores of a task that was given up are closed. `error`: unexpected, and ends the worker."""
+
+    task: TaskId
+    error: BaseException | None
+
+
+RestoreEvent = CaughtUp | FellBehind | Finished | TaskFailed | Closed

@@ -9,6 +9,11 @@ reach the partitions it wrote one after the other:
    is open, and none can follow, since its generation is over;
 2. the changelogs' ends, once the last stable offset equals the high watermark: the markers of those transactions are there;
 3. restore up to those ends. Only then do state and offsets belong together.
+Such a task stands still, so from the second step on only the changelogs of such tasks are read: what others still have to
+restore can be a hundred thousand records, and the client has most of them queued already.
+
+Closing a store writes and flushes it, which takes up to a second: that is done on threads of its own, for the tasks of the
+loop as well.
 """
 
 from __future__ import annotations
@@ -23,11 +28,11 @@ from typing import Protocol, cast
 
 import structlog
 
-from assignor.model import LagRecords, WorkerId
+from assignor.model import LagRecords, TaskId, WorkerId
 from kstreams_worker.errors import BrokerError, KStreamsError
 from kstreams_worker.group.events import OffsetsUnstable
 from kstreams_worker.io.consumer import Fetched, Partition
-from kstreams_worker.restore.events import CaughtUp, FellBehind, Finished, RestoreEvent, TaskFailed
+from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import RecordBatch
 from state.store import KeyValueStore
@@ -44,6 +49,7 @@ ENDS_INTERVAL_S = 0.5
 RETRY_INTERVAL_S = 0.01
 FINISH_WARNING_S = 5.0
 LOCK_WARNING_S = 5.0
+CLOSING_THREADS = 4
 
 
 class ChangelogReader(Protocol):
@@ -90,6 +96,11 @@ class _Followed:
     final_ends: dict[Partition, int] | None = None
     warned: bool = False
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether nothing but its changelogs' records keeps this task from being processed."""
+        return self.finishing and self.offsets is not None
+
     def reached(self, ends: Mapping[Partition, int]) -> bool:
         return all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
 
@@ -107,8 +118,11 @@ class Updater(threading.Thread):
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._followed: dict[Task, _Followed] = {}
         self._by_partition: dict[Partition, _Followed] = {}
+        self._reading: set[Partition] = set()
         self._fencing = ThreadPoolExecutor(max_workers=4, thread_name_prefix="fence")
         self._fences: dict[WorkerId, Future[None]] = {}
+        self._closers = ThreadPoolExecutor(max_workers=CLOSING_THREADS, thread_name_prefix=f"{name}-close")
+        self._closing: dict[TaskId, Future[None]] = {}
         self._next_ends = 0.0
         self._next_retry = 0.0
         self._stopping = False
@@ -126,11 +140,15 @@ class Updater(threading.Thread):
         self._commands.put(lambda: self._finish(task, workers))
 
     def drop(self, task: Task) -> None:
-        """Stop following the task and close it."""
+        """Stop following the task, if it is still followed, and close it; then Closed tells."""
         self._commands.put(lambda: self._drop(task))
 
+    def close(self, task: Task) -> None:
+        """Close a task that is the loop's and that nobody processes any more; then Closed tells."""
+        self._commands.put(lambda: self._close(task))
+
     def stop(self, timeout_s: float) -> None:
-        """Close all that is followed and end the thread."""
+        """Close all that is followed and end the thread; waits for what is being closed."""
         self._commands.put(self._end)
         self.join(timeout_s)
 
@@ -143,10 +161,11 @@ class Updater(threading.Thread):
                 self._take_commands()
                 self._turn(reader)
         finally:
-            for followed in list(self._followed.values()):
-                self._sources.close_task(followed.task)
+            for task in list(self._followed):
+                self._drop(task)
             self._fencing.shutdown(wait=False, cancel_futures=True)
             reader.close()
+            self._closers.shutdown()
 
     def _take_commands(self) -> None:
         wait_s = None if not self._followed else (0 if self._by_partition else IDLE_WAIT_S)
@@ -159,9 +178,10 @@ class Updater(threading.Thread):
 
     def _turn(self, reader: ChangelogReader) -> None:
         try:
-            self._unassign_gone(reader)
-            self._open_waiting(reader)
-            if self._by_partition:
+            self._forget_gone(reader)
+            self._open_waiting()
+            self._choose_what_to_read(reader)
+            if self._reading:
                 somebody_waits = any(followed.finishing for followed in self._followed.values())
                 fetched = reader.fetch(MAX_RECORDS, FINISH_FETCH_TIMEOUT_S if somebody_waits else FETCH_TIMEOUT_S)
                 for batch in fetched.batches:
@@ -196,24 +216,30 @@ class Updater(threading.Thread):
 
     def _drop(self, task: Task) -> None:
         if self._followed.pop(task, None) is not None:
-            self._sources.close_task(task)
+            self._close(task)
+
+    def _close(self, task: Task) -> None:
+        closing = self._closers.submit(self._sources.close_task, task)
+        self._closing[task.id] = closing
+        closing.add_done_callback(lambda done: self._tell(Closed(task.id, done.exception())))
 
     def _end(self) -> None:
         self._stopping = True
 
     # -- following ------------------------------------------------------------------------------------------------
 
-    def _open_waiting(self, reader: ChangelogReader) -> None:
+    def _open_waiting(self) -> None:
+        self._closing = {task: closing for task, closing in self._closing.items() if not closing.done()}
         for followed in list(self._followed.values()):
             try:
-                self._open(followed, reader)
+                self._open(followed)
             except KStreamsError as error:
                 self._fail(followed, error)
 
-    def _open(self, followed: _Followed, reader: ChangelogReader) -> None:
+    def _open(self, followed: _Followed) -> None:
         task = followed.task
         if not followed.opened:
-            followed.opened = self._sources.open_stores(task)
+            followed.opened = task.id not in self._closing and self._sources.open_stores(task)
             if not followed.opened:
                 if not followed.warned and time.monotonic() - followed.asked_at > LOCK_WARNING_S:
                     followed.warned = True
@@ -223,18 +249,30 @@ class Updater(threading.Thread):
             for partition, store in task.changelogs.items():
                 followed.positions[partition] = store.changelog_offset or 0
                 self._by_partition[partition] = followed
-            reader.assign(dict(followed.positions))
 
-    def _unassign_gone(self, reader: ChangelogReader) -> None:
+    def _forget_gone(self, reader: ChangelogReader) -> None:
         gone = [
             partition
             for partition, followed in self._by_partition.items()
             if self._followed.get(followed.task) is not followed
         ]
-        if gone:
-            reader.unassign(gone)
-            for partition in gone:
-                del self._by_partition[partition]
+        for partition in gone:
+            del self._by_partition[partition]
+        self._stop_reading(reader, self._reading.intersection(gone))
+
+    def _choose_what_to_read(self, reader: ChangelogReader) -> None:
+        urgent = {partition for partition, followed in self._by_partition.items() if followed.is_urgent}
+        wanted = urgent or set(self._by_partition)
+        self._stop_reading(reader, self._reading - wanted)
+        added = wanted - self._reading
+        if added:
+            reader.assign({partition: self._by_partition[partition].positions[partition] for partition in added})
+            self._reading |= added
+
+    def _stop_reading(self, reader: ChangelogReader, partitions: set[Partition]) -> None:
+        if partitions:
+            reader.unassign(partitions)
+            self._reading -= partitions
 
     def _restore(self, batch: RecordBatch) -> None:
         followed = self._by_partition.get((batch.topic, batch.partition))

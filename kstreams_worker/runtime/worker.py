@@ -37,6 +37,8 @@ and entries are freed by their reference counts; cycles that user functions make
 CONTROL_READ_TIMEOUT_S = 2.0
 """How long the first join waits for the control topic, to know whether this worker was told to leave."""
 STOP_TIMEOUT_S = 10.0
+STORES_TIMEOUT_S = 60.0
+"""How long closing the stores may take. What is not on disk then is restored from the changelogs."""
 
 
 def run_worker(spec: WorkerSpec, connection: Connection) -> int:
@@ -68,7 +70,7 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
         wiring.plane.close(for_good=loop.left is not None)
         wiring.control.stop(STOP_TIMEOUT_S)
         loop.close_tasks()
-        wiring.updater.stop(STOP_TIMEOUT_S)
+        wiring.updater.stop(STORES_TIMEOUT_S)
         reports.stop(loop.left)
         log.info("worker closed")
     return 0

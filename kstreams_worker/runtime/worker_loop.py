@@ -19,7 +19,7 @@ from kstreams_worker.errors import GroupError, TopicError
 from kstreams_worker.group.events import Assigned, GroupEvent, GroupFailed, MembershipLost, PrepareRound
 from kstreams_worker.io.failures import ProducerFenced
 from kstreams_worker.observe.metrics import WorkerMetrics
-from kstreams_worker.restore.events import CaughtUp, FellBehind, Finished, RestoreEvent, TaskFailed
+from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.runtime.processor import Processor
 from kstreams_worker.tasks.leaving import LeaveCause, LeaveEvent, Leaving, OrderTakenBack, ToldToLeave, Verdict
 from kstreams_worker.tasks.plan import (
@@ -66,6 +66,7 @@ class Restorer(Protocol):
     def follow(self, task: Task) -> None: ...
     def finish(self, task: Task, fence: Iterable[WorkerId] = ()) -> None: ...
     def drop(self, task: Task) -> None: ...
+    def close(self, task: Task) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -185,19 +186,12 @@ class WorkerLoop:
                 self._parts.group.dropped()
             case GroupFailed(error):
                 raise error
-            case Finished():
-                self._on_finished(event)
-            case CaughtUp(task):
-                self._on_copy(task, TaskEvent.CAUGHT_UP)
-            case FellBehind(task):
-                self._on_copy(task, TaskEvent.FELL_BEHIND)
-            case TaskFailed(task, error):
-                if self.tasks.get(task.id) is task:
-                    raise error
             case ToldToLeave():
                 self._on_told_to_leave(event)
             case OrderTakenBack():
                 self._on_order_taken_back()
+            case _:
+                self._on_restore_event(event)
 
     def _commit_if_due(self) -> None:
         is_full = self._processor.buffer_is_full
@@ -271,8 +265,6 @@ class WorkerLoop:
         self._give_up([step for step in steps if step.step in (Step.CLOSE, Step.DEMOTE)])
         for step in steps:
             self._take_step(step, assignment)
-        if any(step.step is Step.CLOSE for step in steps):
-            self._dormant = self._parts.dormant()
         self._being_learned = assignment.being_learned
         # A learner that became ready after this worker had joined the round asked in vain: it asks again.
         self._declared_ready &= event.said_ready & frozenset(assignment.learners)
@@ -368,11 +360,12 @@ class WorkerLoop:
     def _close(self, task: Task) -> None:
         """Forget a task that does not run. Whoever holds its stores closes them."""
         del self.tasks[task.id]
-        if task.state is TaskState.SUSPENDED:
-            task.machine.fire(TaskEvent.CLOSE)
-            self._parts.close_task(task)
+        held_here = task.state is TaskState.SUSPENDED
+        task.machine.fire(TaskEvent.CLOSE)
+        if held_here:
+            self._unbind(task)
+            self._parts.restorer.close(task)
         else:
-            task.machine.fire(TaskEvent.CLOSE)
             self._parts.restorer.drop(task)
 
     # -- leaving ------------------------------------------------------------------------------------------------------
@@ -416,10 +409,27 @@ class WorkerLoop:
 
     # -- the restore thread's events --------------------------------------------------------------------------------
 
+    def _on_restore_event(self, event: RestoreEvent) -> None:
+        match event:
+            case Finished():
+                self._on_finished(event)
+            case CaughtUp(task):
+                self._on_copy(task, TaskEvent.CAUGHT_UP)
+            case FellBehind(task):
+                self._on_copy(task, TaskEvent.FELL_BEHIND)
+            case TaskFailed(task, error):
+                if self.tasks.get(task.id) is task:
+                    raise error
+            case Closed(_, error):
+                if error is not None:
+                    raise error
+                self._dormant = self._parts.dormant()
+                self._publish()
+
     def _on_finished(self, event: Finished) -> None:
         task = event.task
         if task.state is TaskState.CLOSED:  # it was taken away while this event was on its way
-            self._parts.close_task(task)
+            self._parts.restorer.close(task)
         elif task.state is TaskState.FINISHING:
             self._parts.bind(task)
             task.machine.fire(TaskEvent.STARTED)
@@ -480,11 +490,12 @@ class WorkerLoop:
         self._processor.close()
 
     def close_tasks(self) -> None:
-        """Close the stores that this thread holds; the restore thread closes its own when it stops."""
+        """Have the tasks closed that this thread holds; the restore thread closes all others when it stops."""
         for task in list(self.tasks.values()):
             if task.state in (TaskState.RUNNING, TaskState.SUSPENDED):
                 task.machine.fire(TaskEvent.CLOSE)
-                self._parts.close_task(task)
+                self._unbind(task)
+                self._parts.restorer.close(task)
         self.tasks.clear()
 
     def _publish(self, applied: Assignment | None = None) -> None:

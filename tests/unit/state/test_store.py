@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from state import (
     StoreSpec,
     open_store,
 )
+from state.backend import Row
+from state.memory import MemoryBackend
+from state.store import WRITE_ROWS_MAX
 
 NUMBER = Codec(lambda value: b"%d" % value, int)
 
@@ -231,6 +234,23 @@ def test_reopening_finds_the_values_and_their_offset(tmp_path: Path) -> None:
     assert reopened.changelog_offset == 7
     assert reopened.peek(b"a") == (1, 10)
     reopened.close()
+
+
+def test_long_writes_go_in_parts() -> None:
+    """Threads that wait for Python's lock get it in between; the offset comes with the last part, never before its values."""
+
+    class Diary(MemoryBackend):
+        def write(self, rows: Sequence[Row], changelog_offset: int | None) -> None:
+            parts.append((len(rows), changelog_offset))
+            super().write(rows, changelog_offset)
+
+    parts: list[tuple[int, int | None]] = []
+    store = KeyValueStore(StoreSpec("counts", value=NUMBER), Diary(), StateResources())
+    for number in range(2 * WRITE_ROWS_MAX + 1):
+        store.put(b"%d" % number, number, 1)
+    commit(store, 7)
+    store.flush()
+    assert parts == [(WRITE_ROWS_MAX, None), (WRITE_ROWS_MAX, None), (1, 7)]
 
 
 def test_scans_forget_keys_that_were_aborted_or_committed(store: KeyValueStore) -> None:
