@@ -18,7 +18,8 @@ import structlog
 from kstreams_worker.control.board import ControlBoard
 from kstreams_worker.control.records import LeaveOrder, Memory, Nudge, Record, encode
 from kstreams_worker.errors import BrokerError
-from kstreams_worker.io.consumer import Fetched, Partition
+from kstreams_worker.io.consumer import Fetched
+from kstreams_worker.topology.records import Partition
 
 log = structlog.get_logger(__name__)
 

@@ -15,8 +15,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from kstreams_worker.errors import BrokerError
-from kstreams_worker.io.consumer import Partition, _SilentLogger
+from kstreams_worker.io.consumer import _SilentLogger
 from kstreams_worker.io.failures import describe, error_of
+from kstreams_worker.topology.records import Partition
 
 REQUEST_TIMEOUT_S = 10.0
 

@@ -20,9 +20,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from kstreams_worker.errors import BrokerError, RecordError
 from kstreams_worker.io.call_thread import CallThread
-from kstreams_worker.io.consumer import Partition, _SilentLogger
+from kstreams_worker.io.consumer import _SilentLogger
 from kstreams_worker.io.failures import ProducerFenced, TransactionAborted, describe, error_of, is_fencing
-from kstreams_worker.topology.records import Headers, OutputRow
+from kstreams_worker.topology.records import Headers, OutputRow, Partition
 
 QUEUE_MAX_MESSAGES = 500_000
 QUEUE_MAX_KBYTES = 256 * 1024

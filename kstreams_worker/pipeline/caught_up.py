@@ -15,8 +15,9 @@ from typing import Self
 from kstreams_worker.errors import KStreamsError, TopicError
 from kstreams_worker.group.client import GroupClient
 from kstreams_worker.io.admin import Admin
-from kstreams_worker.io.consumer import Partition, RecordConsumer
+from kstreams_worker.io.consumer import RecordConsumer
 from kstreams_worker.pipeline.access import KafkaAccess
+from kstreams_worker.topology.records import Partition
 
 _POLL_S = 0.25
 _PROBE_TIMEOUT_S = 10.0

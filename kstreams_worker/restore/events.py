@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assignor.model import TaskId
-from kstreams_worker.tasks.task import Partition, Task
+from kstreams_worker.tasks.task import Task
+from kstreams_worker.topology.records import Partition
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ import structlog
 from assignor.model import LagRecords, TaskId, WorkerId
 from kstreams_worker.errors import BrokerError, KStreamsError
 from kstreams_worker.group.events import OffsetsUnstable
-from kstreams_worker.io.consumer import Fetched, Partition
+from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.tasks.task import Task
-from kstreams_worker.topology.records import RecordBatch
+from kstreams_worker.topology.records import Partition, RecordBatch
 from state.store import KeyValueStore
 
 log = structlog.get_logger(__name__)

@@ -24,19 +24,19 @@ from typing import Protocol
 import structlog
 
 from kstreams_worker.io.call_thread import CallThread
-from kstreams_worker.io.consumer import Fetched, Partition
+from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.io.failures import TransactionAborted
 from kstreams_worker.io.producer import Generation, RecordProducer
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.tasks.task import Task
-from kstreams_worker.topology.records import RecordBatch
+from kstreams_worker.topology.records import Partition, RecordBatch
 
 log = structlog.get_logger(__name__)
 
 HELD_ROWS_MAX = 200_000
 """Rows that may wait for the transaction under way to end. Then processing waits, too."""
 
-TURN_S = 0.1
+TURN_S = 0.05
 """About how long one turn may take: a round waits for the loop, and a task that is being handed over with it."""
 FIRST_TURN_RECORDS = 500
 EARLY_ENTRIES = 500

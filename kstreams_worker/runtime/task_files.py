@@ -12,7 +12,8 @@ from assignor.model import TaskId
 from kstreams_worker.config import Settings
 from kstreams_worker.errors import StateError
 from kstreams_worker.observe.metrics import WorkerMetrics
-from kstreams_worker.tasks.task import Partition, Task
+from kstreams_worker.tasks.task import Task
+from kstreams_worker.topology.records import Partition
 from kstreams_worker.topology.topology import Topology
 from state import errors as state_errors
 from state.directory import StateDirectory

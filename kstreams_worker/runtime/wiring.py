@@ -21,7 +21,7 @@ from kstreams_worker.group.leader import Leader
 from kstreams_worker.group.offsets import CommitRefused
 from kstreams_worker.group.plane import GroupPlane
 from kstreams_worker.io.admin import Admin
-from kstreams_worker.io.consumer import Partition, RecordConsumer
+from kstreams_worker.io.consumer import RecordConsumer
 from kstreams_worker.io.producer import PlainProducer, TransactionalProducer, fence
 from kstreams_worker.io.record_writer import RecordWriter
 from kstreams_worker.observe.metrics import WorkerMetrics
@@ -38,7 +38,7 @@ from kstreams_worker.tasks.plan import Identity
 from kstreams_worker.tasks.states import Role
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.compile import CompiledSubTopology, compile_subtopology
-from kstreams_worker.topology.records import Headers, OutputRow
+from kstreams_worker.topology.records import Headers, OutputRow, Partition
 from kstreams_worker.topology.topology import Topology
 
 log = structlog.get_logger(__name__)

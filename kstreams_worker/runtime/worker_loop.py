@@ -35,7 +35,8 @@ from kstreams_worker.tasks.plan import (
     wants_rejoin,
 )
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState
-from kstreams_worker.tasks.task import Partition, Task
+from kstreams_worker.tasks.task import Task
+from kstreams_worker.topology.records import Partition
 
 log = structlog.get_logger(__name__)
 

@@ -15,9 +15,8 @@ from kstreams_worker.machine import Machine
 from kstreams_worker.tasks.plan import TaskView
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState, task_machine
 from kstreams_worker.topology.compile import TaskProgram
+from kstreams_worker.topology.records import Partition
 from state.store import KeyValueStore
-
-Partition = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)

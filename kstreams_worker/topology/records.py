@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+Partition = tuple[str, int]
+"""Topic and partition number."""
 Headers = list[tuple[str, bytes]]
 
 

@@ -14,8 +14,8 @@ from kstreams_worker.control import channel as channel_module
 from kstreams_worker.control.channel import ControlChannel, ControlClients
 from kstreams_worker.control.records import LeaveOrder, Memory, Nudge, Record, encode, leave_key
 from kstreams_worker.errors import BrokerError
-from kstreams_worker.io.consumer import Fetched, Partition
-from kstreams_worker.topology.records import RecordBatch
+from kstreams_worker.io.consumer import Fetched
+from kstreams_worker.topology.records import Partition, RecordBatch
 
 DEADLINE_S = 30.0
 INSTANCE, OTHER = UUID(int=1), UUID(int=2)

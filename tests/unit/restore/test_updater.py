@@ -15,8 +15,8 @@ from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.restore.events import CaughtUp, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.restore.updater import Sources, Updater
 from kstreams_worker.tasks.states import Role
-from kstreams_worker.tasks.task import Partition, Task
-from kstreams_worker.topology.records import RecordBatch
+from kstreams_worker.tasks.task import Task
+from kstreams_worker.topology.records import Partition, RecordBatch
 from state.memory import MemoryBackend
 from state.resources import StateResources
 from state.spec import RAW, StoreSpec

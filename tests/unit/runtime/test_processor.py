@@ -18,9 +18,9 @@ from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.runtime import processor
 from kstreams_worker.runtime.processor import CommitGate, Processor
 from kstreams_worker.tasks.states import Role, TaskEvent
-from kstreams_worker.tasks.task import Partition, Task
+from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.compile import compile_subtopology
-from kstreams_worker.topology.records import Headers, OutputRow, RecordBatch
+from kstreams_worker.topology.records import Headers, OutputRow, Partition, RecordBatch
 from state import StateResources, open_store
 
 INPUT = ("words", 0)
