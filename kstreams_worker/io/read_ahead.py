@@ -60,8 +60,9 @@ class ReadAhead(Generic[Item]):
                 break
             items = waiting.pop(partition)
             if len(items) > share:
-                waiting[partition] = items[share:]  # behind the others, for the next turn
-                del items[share:]
+                waiting[partition] = items  # behind the others, for the next turn
+                items = items[:share]
+                del waiting[partition][:share]
             taken.append((partition, items))
             left -= len(items)
         self.size -= most - left
