@@ -23,6 +23,7 @@ from assignor.model import Assignment, Subscription, TaskId
 from assignor.wire import MetadataError, decode_assignment, encode_subscription
 from kstreams_worker.control.records import Memory, Nudge, Record
 from kstreams_worker.errors import BrokerError, GroupError
+from kstreams_worker.group.client import GroupClient
 from kstreams_worker.group.coordinator import CoordinatorHooks, StreamCoordinator
 from kstreams_worker.group.events import (
     Assigned,
@@ -217,6 +218,10 @@ class GroupPlane:
         """Committed offsets of those partitions that have one. Raises OffsetsUnstable, BrokerError."""
         wanted = list(partitions)
         return read_offsets(self._ask(fetch_request(self._group_id, wanted), timeout_s)) if wanted else {}
+
+    def fence(self, transactional_id: str) -> None:
+        """End the open transaction of a worker that is gone. Raises BrokerError."""
+        GroupClient(self._client).fence(transactional_id)
 
     def close(self, *, for_good: bool = False) -> None:
         """Leave the group and stop the thread. A static member stays in it, to be back in a moment, unless it goes for good."""

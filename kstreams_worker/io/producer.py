@@ -419,12 +419,3 @@ def init_transactions(producer: Producer, transactional_id: str) -> None:
                 ) from exception
         else:
             return
-
-
-def fence(client_config: Mapping[str, Any], transactional_id: str) -> None:
-    """End whatever transaction a dead worker left open, so that it holds nobody back. Raises BrokerError."""
-    producer = Producer(
-        {**client_config, "transactional.id": transactional_id, "transaction.timeout.ms": 10_000},
-        logger=_SilentLogger(),
-    )
-    init_transactions(producer, transactional_id)

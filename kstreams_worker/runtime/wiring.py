@@ -22,7 +22,7 @@ from kstreams_worker.group.offsets import CommitRefused
 from kstreams_worker.group.plane import GroupPlane
 from kstreams_worker.io.admin import Admin
 from kstreams_worker.io.consumer import RecordConsumer
-from kstreams_worker.io.producer import PlainProducer, TransactionalProducer, fence
+from kstreams_worker.io.producer import PlainProducer, TransactionalProducer
 from kstreams_worker.io.record_writer import RecordWriter
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import RestoreEvent
@@ -185,7 +185,7 @@ class Wiring:
     def _fence(self, worker: WorkerId) -> None:
         if self.exactly_once:
             log.info("fencing a worker that is gone", worker=f"{worker.instance.hex()}/{worker.index}")
-            fence(self.settings.client_config("producer"), transactional_id(self.settings.application_id, worker))
+            self.plane.fence(transactional_id(self.settings.application_id, worker))
 
     def _loop(self) -> WorkerLoop:
         settings = self.settings
