@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class KStreamsError(Exception):
-    """Base of all errors that are reported in one line. `str(error)` is that line."""
+    """Base of all errors that are reported in one line (SettingsError: one for each setting). `str(error)` is that line."""
 
     exit_code: ClassVar[int] = 1
 
@@ -21,7 +21,7 @@ class UsageError(KStreamsError):
 
 
 class SettingsError(UsageError):
-    """An unknown setting, or a value that does not fit."""
+    """An unknown setting, or a value that does not fit. Has one line for each setting that is wrong."""
 
 
 class TopologyError(UsageError):

@@ -1,7 +1,8 @@
 """The command line. Commands import what they need when they run, so that `--help` answers at once.
 
-Every error is one line on standard error that says what to do next, and an exit code: 1 for an error, 2 for a mistake in
-usage, 3 when another instance has taken our place. Tracebacks are shown on request, by KSTREAMS_DEBUG=1.
+Every error is one line on standard error that says what to do next (wrong settings: one line each), and an exit code: 1 for
+an error, 2 for a mistake in usage, 3 when another instance has taken our place. Tracebacks are shown on request, by
+KSTREAMS_DEBUG=1.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kstreams_worker.cli import (
     simulate,
     tasks,
 )
-from kstreams_worker.errors import KStreamsError
+from kstreams_worker.errors import KStreamsError, SettingsError
 
 app = typer.Typer(
     name="kstreams-worker",
@@ -62,6 +63,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _end_by_signal)
     try:
         app()
+    except SettingsError as error:
+        _end("\n".join(f"error: {line}" for line in str(error).splitlines()), error.exit_code)
     except KStreamsError as error:
         _end(f"error: {error}", error.exit_code)
     except Exception as error:
@@ -78,8 +81,8 @@ def _end_by_signal(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)  # not by an exception: the topology's module may be loading, and catch it
 
 
-def _end(line: str, exit_code: int) -> None:
+def _end(lines: str, exit_code: int) -> None:
     if os.environ.get("KSTREAMS_DEBUG"):
         traceback.print_exc()
-    print(line, file=sys.stderr)
+    print(lines, file=sys.stderr)
     sys.exit(exit_code)

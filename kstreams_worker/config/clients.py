@@ -59,11 +59,11 @@ def security_problems(client: Mapping[str, str]) -> dict[str, str]:
             problems["sasl.mechanisms"] = f"{mechanism!r} is none of {', '.join(MECHANISMS)}"
         for name in ("sasl.username", "sasl.password"):
             if not client.get(name):
-                problems[name] = f"required with security.protocol {protocol}"
+                problems[name] = f"required with security.protocol {protocol}; set it, too"
     elif any(name.startswith("sasl.") for name in client):
         problems["security.protocol"] = f"sasl settings are given, and {protocol} would not use them; set SASL_SSL"
     if ("ssl.certificate.location" in client) != ("ssl.key.location" in client):
-        problems["ssl.certificate.location"] = "goes together with ssl.key.location"
+        problems["ssl.certificate.location"] = "goes together with ssl.key.location; give both or neither"
     verification = client.get("enable.ssl.certificate.verification", "true")
     if verification not in ("true", "false"):
         problems["enable.ssl.certificate.verification"] = f"{verification!r} is neither true nor false"

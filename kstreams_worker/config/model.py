@@ -1,6 +1,7 @@
 """`Settings`: all areas in one frozen model, and the one place where mistakes in settings are collected and reported.
 
-Whatever is wrong, in whatever source, is found at once: one SettingsError names each setting and where it was written.
+Whatever is wrong, in whatever source, is found at once: one SettingsError has a line for each setting, which names it and
+where it was written.
 """
 
 from __future__ import annotations
@@ -179,7 +180,9 @@ def _problems_of(error: ValidationError) -> dict[str, str]:
 def _contradictions(settings: Settings) -> dict[str, str]:
     problems: dict[str, str] = {}
     if settings.replication_factor < 1 and settings.replication_factor != -1:
-        problems["replication.factor"] = f"{settings.replication_factor} is neither a number of replicas nor -1"
+        problems["replication.factor"] = (
+            f"{settings.replication_factor} is neither a number of replicas nor -1, the brokers' default"
+        )
     if settings.heartbeat_interval_ms * 3 > settings.session_timeout_ms:
         problems["heartbeat.interval.ms"] = (
             f"{settings.heartbeat_interval_ms} must be at most a third of session.timeout.ms "
@@ -198,4 +201,4 @@ def _report(problems: Mapping[str, str], given_sources: Mapping[str, str]) -> st
     for name, problem in problems.items():
         source = given_sources.get(canonical_name(name))
         lines.append(f"{name} ({source}): {problem}" if source else f"{name}: {problem}")
-    return lines[0] if len(lines) == 1 else f"{len(lines)} settings are wrong:\n  " + "\n  ".join(lines)
+    return "\n".join(lines)

@@ -100,7 +100,12 @@ def test_version_names_the_libraries() -> None:
     ("arguments", "exit_code", "message"),
     [
         (["topology", "made_cli_app:none"], 2, "error: module made_cli_app .* has no 'none'"),
-        (["run", "made_cli_app:topology"], 2, r"error: 2 settings are wrong:\n  application\.id: required; give --app"),
+        (
+            ["run", "made_cli_app:topology", "--bootstrap-servers", "b:1", "--workers", "0"],
+            2,
+            r"error: application\.id: required; give --application-id, .*\nerror: num\.workers \(flag\): 0: .*\n$",
+        ),
+        (["run", "made_cli_app:topology", "--bootstrap-servers", "b:1"], 2, r"error: application\.id: required; .*\n$"),
         (["config", "--set", "num.workers"], 2, "error: --set 'num.workers' is not NAME=VALUE"),
         (["config", "--config", "none.toml"], 2, "error: none.toml: No such file or directory"),
         (

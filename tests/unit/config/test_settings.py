@@ -90,9 +90,8 @@ def test_all_problems_are_told_at_once_with_their_sources() -> None:
             env={"KSTREAMS_NUM_WORKERS": "many", "KSTREAMS_COMMIT_INTERVAL": "5"},
             overrides={"processing.guarantee": "exactly_twice", "consumer.isolation.level": "x"},
         )
-    first, *lines = str(caught.value).splitlines()
-    assert first == "6 settings are wrong:"
-    assert [line.split(":")[0].strip() for line in sorted(lines)] == [
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[0] for line in sorted(lines)] == [
         "application.id",
         "bootstrap.servers",
         "commit.interval (environment KSTREAMS_COMMIT_INTERVAL)",
