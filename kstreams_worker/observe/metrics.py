@@ -84,7 +84,8 @@ class WorkerMetrics:
         )
         self.record_errors_total = Counter(
             "kstreams_record_errors_total",
-            "Records that failed, by stage (deserialize, process, produce) and what was done with them",
+            "Records that could not be decoded (stage deserialize), by what was done with them. A failing step of the "
+            "topology ends the instance instead, and is in its log",
             ["stage", "action"],
             registry=registry,
         )
