@@ -30,7 +30,7 @@ def test_a_blocked_worker_delays_no_hand_over_between_others(kafka: RunningKafka
         held = stuck.tasks()
 
         blocker.touch()
-        app.until(lambda: _stands_still(stuck.status()), "the loop of one worker is stuck")
+        app.until((tmp_path / "blocked.reached").exists, "the loop of one worker is stuck")
         newcomer = app.start(TOPOLOGY, instance_capacity=2)
         app.until(lambda: (len(giver.tasks()), len(newcomer.tasks())) == (2, 1), "the newcomer has its share")
         [moved] = newcomer.tasks()
@@ -43,13 +43,3 @@ def test_a_blocked_worker_delays_no_hand_over_between_others(kafka: RunningKafka
         app.until_counted(1_000)
         assert held == stuck.tasks()
         app.finish()
-
-
-_turns: dict[str, int] = {}
-
-
-def _stands_still(status: dict[str, object] | None) -> bool:
-    """Two reports in a row say the same number of turns; a loop that runs turns a hundred times between them."""
-    turns = status["workers"][0]["loop_turns"] if status else -1  # type: ignore[index]
-    before, _turns["last"] = _turns.get("last"), turns
-    return turns == before

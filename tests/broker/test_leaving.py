@@ -144,6 +144,43 @@ def test_patience_to_leave_ends(counting: Application) -> None:
     counting.finish()
 
 
+def test_the_leader_heeds_the_deadline_of_one_that_cannot(counting: Application, tmp_path: Path) -> None:
+    """A static member is stuck in a record when its time is up: the leader starts the round, which takes its tasks away.
+
+    Nobody else may run them before the stuck one has stopped. It leaves as soon as it can.
+    """
+    topology, blocker = "harness.topologies:counts_with_a_slow_step", tmp_path / "blocked"
+    leader = counting.start(topology, group_instance_id="host-1")
+    counting.feeder.start()
+    counting.until_balanced(leader)
+    stuck = counting.start(topology, group_instance_id="host-2", environment={"BLOCKED_BY": str(blocker)})
+    counting.until_balanced(leader, stuck)
+    moving = stuck.tasks()
+    with counting.held_state(leader, tasks=moving):
+        counting.scale_down(stuck, options=("--no-wait", "--timeout", "20s"))
+        counting.until(lambda: leader.log("round")[-1]["learning"].split() == moving, "its tasks are being learned")
+        rounds = len(leader.log("round"))
+        blocker.touch()
+        counting.until((tmp_path / "blocked.reached").exists, "it is stuck")
+
+        leader.wait_for_log("a leaving member has stayed past its deadline; starting a round")
+        after = leader.wait_for_log("round", count=rounds + 1)
+        assert [line["leader"] for line in after[rounds:]] == [True]
+        assert after[-1]["learning"].split() == moving
+        explained = counting.command("explain").stdout
+        assert f"{len(moving)} taken away, to be handed on" in explained, explained
+        assert "its owner's patience to leave has ended" in explained
+        assert not stuck.log("leaving the group for good")
+
+        blocker.unlink()
+        assert_left(stuck, OUT_OF_TIME)
+        assert leader.wait_for_log("round", active=" ".join(ALL_TASKS))[-1]["promote"].split() == moving
+    counting.until_balanced(leader)
+    counting.until_counted()
+    counting.finish()
+    assert len(leader.log("a leaving member has stayed past its deadline; starting a round")) == 1
+
+
 def test_sigterm_hands_over(counting: Application) -> None:
     """on.sigterm=handover: a container platform's ordinary stop, with no tool. The last instance just closes."""
     first, second = start_balanced(counting, 2, on_sigterm="handover")

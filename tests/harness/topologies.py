@@ -38,9 +38,13 @@ def other_counts() -> Topology:
 
 
 def _is_there(key: bytes, value: Any) -> bool:
-    """A step of the user's that takes as long as the test likes: while the file exists that the environment names."""
+    """A step of the user's that takes as long as the test likes: while the file exists that the environment names.
+
+    Once it waits, there is a second file, `<name>.reached`.
+    """
     blocked_by = os.environ.get("BLOCKED_BY")
     while blocked_by is not None and Path(blocked_by).exists():
+        Path(f"{blocked_by}.reached").touch()
         time.sleep(0.02)
     return value is not None
 
