@@ -1,5 +1,6 @@
 """What is safe now: who runs each task after this round, given who runs or has it at this moment.
 
+0. A learner whose task is as well placed where it is has nothing to learn for any more: it goes.
 1. A task that somebody processes stays there. It moves only through a learner, or it is taken away now and given in the next
    round: a stateless task of a leaving member, and any task of a member whose patience to leave has ended.
 2. A task that its owner has suspended goes to the learner that is ready; else back to the owner; past the owner's
@@ -24,6 +25,7 @@ default). So a task that was taken away to go to another worker of its instance 
 
 def settle(plan: Plan) -> None:
     """Decide every task's owner after this round, before anything is moved for the sake of balance."""
+    _dismiss_learners(plan)
     homeless = _settle_held(plan)
     destinations: dict[bool, list[Worker]] = {True: [], False: []}
     tasks = plan.holdings.tasks
@@ -41,6 +43,27 @@ def settle(plan: Plan) -> None:
         if plan.owner.get(task) is not learner:
             plan.stateful.incoming[learner.instance.rank] += 1
     _settle_homeless(plan, homeless)
+
+
+def _dismiss_learners(plan: Plan) -> None:
+    """Drop learners whose move, undone, would leave the balance no worse: those of an order to leave that was taken back.
+
+    A learner that was planned for balance is none of them, as such moves make it better. One that takes over in this very
+    round has only to be no worse off than its owner.
+    """
+    holders, suspended, learners = plan.holdings.holders, plan.holdings.suspended, plan.holdings.learners
+    staying = [task for task in sorted(learners) if task in holders and holders[task].instance.receives]
+    if not staying:
+        return
+    stateful = plan.holdings.stateful
+    loads = Loads(plan.roster, [to for task, to in {**holders, **learners}.items() if task in stateful])
+    for task in staying:
+        learner, holder = learners[task], holders[task]
+        takes_over = task in suspended and learner.said.learners[task].ready
+        if loads.gain(learner.instance, holder.instance) >= (1 if takes_over else 0):
+            loads.remove(learner)
+            loads.add(holder)
+            del learners[task]
 
 
 def _settle_held(plan: Plan) -> list[TaskId]:

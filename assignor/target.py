@@ -62,6 +62,11 @@ class Loads:
         beside = self.beside.of_instance[rank] if self.beside else 0
         return (2 * self.of_instance[rank] + 1) / capacity, self.incoming[rank] / capacity, beside / capacity, rank
 
+    def gain(self, giver: Instance, getter: Instance) -> int:
+        """Above 0 if one task of `giver` on `getter` would lower the imbalance, 0 if it would leave it as it is."""
+        before = (2 * self.of_instance[giver.rank] - 1) * getter.capacity
+        return before - (2 * self.of_instance[getter.rank] + 1) * giver.capacity
+
     def worker_room(self, worker: Worker) -> Key:
         """Lowest for the worker of an instance that has least to do."""
         rank = worker.rank

@@ -106,21 +106,25 @@ def test_a_full_host_swap(counting: Application) -> None:
 
 
 def test_an_order_is_taken_back(counting: Application) -> None:
-    """It stays and is given tasks like any other, and it heeds a later order."""
+    """It stays and keeps its tasks, what others had begun to learn for it is closed, and it heeds a later order."""
     first, second = start_balanced(counting, 2)
     kept = second.tasks()
     with counting.held_state(first, tasks=kept):
         counting.scale_down(second, options=("--no-wait",))
         counting.until(lambda: first.log("round")[-1]["learning"].split() == kept, "its tasks are being learned")
+        learning = len(first.log("round"))
         assert second.is_running
 
         taken_back = counting.command("scale-down", "--cancel")
         assert taken_back.returncode == 0, taken_back.stderr
         assert "order taken back" in taken_back.stdout
         second.wait_for_log("the order to leave was taken back")
+        closing = first.wait_for_log("round", count=learning + 1)[learning]
+        assert (closing["learning"], closing["close"].split()) == ("", kept)
         counting.until_counted()
-    counting.until_balanced(first, second)
-    assert second.is_running
+    counting.until_counted()
+    assert second.tasks() == kept
+    assert [line["close"] for line in second.log("round")] == [""] * len(second.log("round"))
     assert "there is no order" in counting.command("scale-down", "--cancel").stdout
 
     counting.scale_down(second)

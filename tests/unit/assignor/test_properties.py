@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from sim.invariants import violations
 from snapshots import random_snapshot, seeds, shuffled
 
@@ -20,6 +22,7 @@ from assignor.model import (
     MemberId,
     RoundResult,
     TaskId,
+    WorkerId,
 )
 
 ROUNDS_MAX = 12
@@ -87,6 +90,54 @@ def test_the_imbalance_never_rises(seed: int) -> None:
         snapshot = followed(snapshot, result)
 
 
+@given(seeds, st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_an_order_that_is_taken_back_leaves_nothing_behind(seed: int, ready: bool) -> None:
+    """Of a balanced group an instance is to leave, and then to stay, before any task has moved: nobody learns any more, and
+    all is as it was, unless a learner that was ready took over and is none the worse."""
+    snapshot = at_rest(random_snapshot(seed))
+    before = {member: said.active for member, said in snapshot.members.items()}
+    told = random.Random(seed).choice(sorted(snapshot.members))
+
+    def tell(leaving: bool) -> GroupSnapshot:
+        members = {**snapshot.members, told: replace(snapshot.members[told], leaving=leaving)}
+        return replace(snapshot, members=members)
+
+    snapshot = tell(leaving=True)
+    snapshot = followed(snapshot, assign(snapshot), ready=ready)
+    snapshot = tell(leaving=False)
+    result = assign(snapshot)
+    assert violations(snapshot, result) == []
+    after = {member: given.active for member, given in result.assignments.items()}
+    assert not any(given.learners for given in result.assignments.values())
+    assert sorted(map(len, after.values())) == sorted(map(len, before.values()))
+    assert ready or after == before
+
+
+def at_rest(snapshot: GroupSnapshot) -> GroupSnapshot:
+    """Its members, as many instances and all alike, with all tasks stateful and evenly shared, after as many rounds as that
+    takes."""
+    members = {
+        member: replace(
+            said,
+            worker=WorkerId(InstanceId(member.encode().ljust(16, b"\0")), 0),
+            capacity=1,
+            leaving=False,
+            leave_timeout_ms=None,
+        )
+        for member, said in snapshot.members.items()
+    }
+    tasks = dict.fromkeys(snapshot.tasks, True)
+    evenly = replace(snapshot.settings, imbalance_percentage=0.0)
+    snapshot = replace(snapshot, members=members, tasks=tasks, settings=evenly)
+    for _ in range(ROUNDS_MAX):
+        result = assign(snapshot)
+        if is_stable(snapshot, result):
+            return snapshot
+        snapshot = followed(snapshot, result)
+    raise AssertionError("it does not come to rest")
+
+
 def unfenced(result: RoundResult) -> dict[MemberId, Assignment]:
     """The dead that a round tells of are dealt with by it, and not told of again."""
     return {member: replace(told, fence=frozenset()) for member, told in result.assignments.items()}
@@ -102,15 +153,15 @@ def is_stable(snapshot: GroupSnapshot, result: RoundResult) -> bool:
     )
 
 
-def followed(snapshot: GroupSnapshot, result: RoundResult) -> GroupSnapshot:
-    """What the members say in the next round: learners are ready, what is being learned is suspended, and the state of what
-    was taken away stays on disk."""
+def followed(snapshot: GroupSnapshot, result: RoundResult, *, ready: bool = True) -> GroupSnapshot:
+    """What the members say in the next round: learners are ready (or not), what is being learned is suspended, and the state
+    of what was taken away stays on disk."""
     members = {
         member: replace(
             said,
             active=told.active - told.being_learned,
             suspended=told.being_learned,
-            learners=dict.fromkeys(told.learners, CopyState(LagRecords(0), ready=True)),
+            learners=dict.fromkeys(told.learners, CopyState(LagRecords(0), ready)),
             standbys=dict.fromkeys(told.standbys, CopyState(LagRecords(0))),
             dormant=dict.fromkeys(
                 (said.active | said.suspended) - told.active - told.learners - told.standbys, CopyState(LagRecords(1))

@@ -72,6 +72,11 @@ class Walk:
         for name in names:
             self.members[name] = replace(self.members[name], leaving=True, leave_timeout_ms=timeout_ms)
 
+    def stays(self, *names: str) -> None:
+        """They were told to stay after all."""
+        for name in names:
+            self.members[name] = replace(self.members[name], leaving=False, leave_timeout_ms=None)
+
     def ready(self, *names: str, only: str = "") -> None:
         """Members have restored what they learn (or `only` one task of it)."""
         for name in names:
