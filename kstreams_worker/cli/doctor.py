@@ -11,7 +11,7 @@ import typer
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
-    from kstreams_worker.runtime.doctor import Finding
+    from kstreams_worker.runtime.findings import Finding
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -33,7 +33,8 @@ def doctor(
     Nothing is created or changed. Each line says ok, warn or fail, and what to do next. The exit code is 1 if one fails.
     """
     settings = group_settings(config, set_values, application_id, bootstrap_servers)
-    from kstreams_worker.runtime.doctor import Level, examine  # noqa: PLC0415 - `--help` stays fast
+    from kstreams_worker.runtime.doctor import examine  # noqa: PLC0415 - `--help` stays fast
+    from kstreams_worker.runtime.findings import Level  # noqa: PLC0415
 
     loaded = None
     if topology is not None:

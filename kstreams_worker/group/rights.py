@@ -33,9 +33,16 @@ class BrokerClock:
 
 
 def group_operations(client: GroupClient, group_id: str) -> frozenset[str] | None:
-    """What this user may do with the group; None: the brokers do not say. Raises BrokerError, also for no right to look."""
+    """What this user may do with the group; nothing, if it may not look; None: the brokers do not say. Raises BrokerError."""
     request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=True, max_version=5)
-    [group] = client.ask(group_id, request).groups
+    try:
+        [group] = client.ask(group_id, request).groups
+    except BrokerError as error:
+        if isinstance(error.__cause__, kafka_errors.GroupAuthorizationFailedError):
+            return frozenset()
+        raise
+    if group.error_code == kafka_errors.GroupAuthorizationFailedError.errno:
+        return frozenset()
     if group.error_code:
         raise BrokerError(f"group {group_id}: {kafka_errors.for_code(group.error_code).__name__}")
     numbers: set[int] | None = group.authorized_operations

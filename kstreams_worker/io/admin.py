@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
@@ -41,6 +41,13 @@ class ClusterFacts:
     operations: frozenset[str] | None
 
 
+class Refusal(NamedTuple):
+    """Why the brokers would not do something."""
+
+    reason: str
+    lacks_right: bool
+
+
 class Admin:
     """Thread-safe; each call waits for its answer for at most `timeout_s`. All raise BrokerError."""
 
@@ -68,18 +75,26 @@ class Admin:
         )
 
     def topic_operations(self, topics: Iterable[str]) -> dict[str, frozenset[str] | None]:
-        """What this user may do with each topic that it can see; None: the brokers do not say."""
+        """What this user may do with each topic that exists; nothing, if it may not see whether it exists; None: the
+        brokers do not say."""
         unique = sorted(set(topics))
         if not unique:
             return {}
         futures = self._client.describe_topics(
             TopicCollection(unique), include_authorized_operations=True, request_timeout=self._timeout_s
         )
-        answers = {
-            name: self._result(future, f"cannot describe topic {name}", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
-            for name, future in futures.items()
-        }
-        return {name: _operation_names(found.authorized_operations) for name, found in answers.items() if found}
+        operations: dict[str, frozenset[str] | None] = {}
+        for name, future in futures.items():
+            try:
+                found = self._result(future, f"cannot describe topic {name}", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
+            except BrokerError as error:
+                if not _lacks_right(error.__cause__):
+                    raise
+                operations[name] = frozenset()
+            else:
+                if found is not None:
+                    operations[name] = _operation_names(found.authorized_operations)
+        return operations
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Partitions of each topic that exists; topics that do not are left out."""
@@ -103,10 +118,27 @@ class Admin:
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create the topics; those that exist already are left as they are."""
+        for name, future in self._creation(specs, only_try=False).items():
+            self._result(future, f"cannot create topic {name}", ignore=KafkaError.TOPIC_ALREADY_EXISTS)
+
+    def refused_topics(self, specs: Iterable[TopicSpec]) -> dict[str, Refusal]:
+        """Those of the topics that the brokers would not create, and why. Nothing is created."""
+        refused: dict[str, Refusal] = {}
+        for name, future in self._creation(specs, only_try=True).items():
+            try:
+                self._result(future, f"cannot create topic {name}", ignore=KafkaError.TOPIC_ALREADY_EXISTS)
+            except BrokerError as error:
+                cause = error.__cause__
+                if not isinstance(cause, KafkaException):
+                    raise
+                refused[name] = Refusal(describe(cause), _lacks_right(cause))
+        return refused
+
+    def _creation(self, specs: Iterable[TopicSpec], *, only_try: bool) -> Mapping[str, Future[Any]]:
         unique = {spec.name: spec for spec in specs}
         if not unique:
-            return
-        futures = self._client.create_topics(
+            return {}
+        futures: Mapping[str, Future[Any]] = self._client.create_topics(
             [
                 NewTopic(
                     spec.name,
@@ -118,9 +150,9 @@ class Admin:
             ],
             operation_timeout=self._timeout_s,
             request_timeout=self._timeout_s,
+            validate_only=only_try,
         )
-        for name, future in futures.items():
-            self._result(future, f"cannot create topic {name}", ignore=KafkaError.TOPIC_ALREADY_EXISTS)
+        return futures
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete the topics; those that do not exist are ignored."""
@@ -187,3 +219,10 @@ class Admin:
 
 def _operation_names(operations: Iterable[Any] | None) -> frozenset[str] | None:
     return None if operations is None else frozenset(operation.name for operation in operations)
+
+
+def _lacks_right(exception: BaseException | None) -> bool:
+    return isinstance(exception, KafkaException) and error_of(exception).code() in {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }

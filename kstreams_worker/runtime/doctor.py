@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kstreams_worker.config import Settings
@@ -19,8 +17,9 @@ from kstreams_worker.group.client import GroupClient
 from kstreams_worker.group.rights import BrokerClock, broker_clock, group_operations
 from kstreams_worker.io.admin import Admin
 from kstreams_worker.observe.versions import versions
+from kstreams_worker.runtime.findings import Finding, Level, guarded, judge_rights
 from kstreams_worker.runtime.task_files import translated
-from kstreams_worker.runtime.topics import TopologyTopics
+from kstreams_worker.runtime.topic_access import examine_control, examine_topics
 from kstreams_worker.topology.topology import Topology
 from state.directory import StateDirectory
 from state.locks import SharedLook
@@ -35,26 +34,8 @@ OLDEST_BROKER = (2, 5)
 """The first with offsets in transactions by generation (KIP-447)."""
 
 
-class Level(StrEnum):
-    """How bad a finding is."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line. `next_step` is empty where there is nothing to do."""
-
-    check: str
-    level: Level
-    text: str
-    next_step: str = ""
-
-
 def examine(settings: Settings, topology: Topology | None) -> Iterator[Finding]:
-    """All findings, as they come. Without a topology nothing is said of topics."""
+    """All findings, as they come. Without a topology nothing is said of its topics."""
     told = versions()
     yield Finding("versions", Level.OK, ", ".join(f"{name} {told[name]}" for name in list(told)[:5]))
     yield from _local(settings)
@@ -66,16 +47,9 @@ def examine(settings: Settings, topology: Topology | None) -> Iterator[Finding]:
         return
     yield Finding("brokers", Level.OK, f"{len(cluster.brokers)} reachable: {', '.join(cluster.brokers)}")
     yield from guarded("group", lambda: _group(settings))
+    yield from guarded("control topic", lambda: examine_control(settings, admin))
     if topology is not None:
-        yield from guarded("topics", lambda: _topics(settings, topology, admin, cluster.operations))
-
-
-def guarded(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a check, and a failure if it cannot be made."""
-    try:
-        yield from look()
-    except KStreamsError as error:
-        yield Finding(check, Level.FAIL, str(error), "grant this user the right, or mend what the line says")
+        yield from guarded("topics", lambda: examine_topics(settings, topology, admin))
 
 
 # -- brokers ----------------------------------------------------------------------------------------------------------
@@ -95,13 +69,11 @@ def _transactions(client: GroupClient, group_id: str) -> Iterator[Finding]:
     try:
         clock = broker_clock(client, group_id, transactional_id)
     except KStreamsError as error:
-        yield Finding(
-            "transactions",
-            Level.FAIL,
-            f"no transaction with the id {transactional_id}: {error}",
-            f"grant WRITE and DESCRIBE on transactional ids with the prefix {group_id}-, "
-            "or set processing.guarantee=at_least_once",
-        )
+        right = f"WRITE and DESCRIBE on transactional ids with the prefix {group_id}-"
+        if "GroupAuthorization" in str(error):
+            right = f"READ on group {group_id}"
+        step = f"grant {right} to this user, or set processing.guarantee=at_least_once"
+        yield Finding("transactions", Level.FAIL, f"no transaction with the id {transactional_id}: {error}", step)
         return
     yield Finding("transactions", Level.OK, f"ids with the prefix {group_id}- can be used")
     yield judge_clock(clock)
@@ -124,58 +96,6 @@ def judge_clock(clock: BrokerClock) -> Finding:
     if ahead_ms - clock.uncertainty_ms > CLOCK_WARN_MS:
         return Finding("clock", Level.WARN, text, "synchronize both machines' clocks (NTP)")
     return Finding("clock", Level.OK, text)
-
-
-def judge_rights(what: str, granted: frozenset[str] | None, needed: Sequence[str]) -> Finding:
-    """Whether this user may do what is needed."""
-    if granted is None:
-        return Finding("rights", Level.WARN, f"{what}: the brokers do not say what this user may do")
-    lacking = [operation for operation in needed if operation not in granted]
-    if lacking:
-        return Finding(
-            "rights",
-            Level.FAIL,
-            f"{what}: no {' and '.join(lacking)}",
-            f"grant {', '.join(lacking)} on it to this user",
-        )
-    return Finding("rights", Level.OK, f"{what}: {', '.join(needed)}")
-
-
-# -- topics -----------------------------------------------------------------------------------------------------------
-
-
-def _topics(
-    settings: Settings, topology: Topology, admin: Admin, cluster_operations: frozenset[str] | None
-) -> Iterator[Finding]:
-    topics = TopologyTopics(topology, settings.application_id, admin, settings.replication_factor)
-    look = topics.look()
-    for topic in look.missing:
-        yield Finding("topics", Level.FAIL, f"{topic} does not exist", "create it, or correct its name in the topology")
-    if look.complaint:
-        yield Finding("internal topics", Level.FAIL, look.complaint, "kstreams-worker reset, or undo what has changed")
-    elif look.to_create:
-        names = ", ".join(look.to_create)
-        if cluster_operations is not None and "CREATE" not in cluster_operations:
-            prefix = f"{settings.application_id}-"
-            step = f"grant CREATE on topics with the prefix {prefix} (perhaps it is granted: then all is well)"
-            yield Finding("internal topics", Level.WARN, f"to be created, without CREATE on the cluster: {names}", step)
-        else:
-            yield Finding("internal topics", Level.OK, f"the first instance will create {names}")
-    elif not look.missing:
-        yield Finding("internal topics", Level.OK, f"{len(topics.internal_topics())} exist and fit")
-    yield from _topic_rights(topics, admin)
-
-
-def _topic_rights(topics: TopologyTopics, admin: Admin) -> Iterator[Finding]:
-    reads, internal = set(topics.input_topics()), set(topics.internal_topics())
-    needed: dict[str, tuple[str, ...]] = {
-        topic: ("READ" if topic in reads else "WRITE", "DESCRIBE") for topic in topics.all_topics()
-    }
-    needed |= dict.fromkeys(internal, ("READ", "WRITE", "DESCRIBE"))
-    granted = admin.topic_operations(needed)
-    findings = [judge_rights(f"topic {topic}", granted[topic], needed[topic]) for topic in sorted(granted)]
-    bad = [finding for finding in findings if finding.level is not Level.OK]
-    yield from bad or [Finding("rights", Level.OK, f"{len(findings)} topics can be read and written as needed")]
 
 
 # -- this machine -----------------------------------------------------------------------------------------------------

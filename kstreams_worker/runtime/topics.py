@@ -33,6 +33,11 @@ REPARTITION_RETENTION_MS = 7 * 24 * 3600 * 1000
 """Repartitioned records are input of another subtopology: kept well past any outage."""
 
 
+def control_spec(application_id: str, replication_factor: int) -> TopicSpec:
+    """The control topic as a leader creates it."""
+    return TopicSpec(control_topic(application_id), 1, replication_factor, CONTROL_TOPIC_CONFIG)
+
+
 class TopicAdmin(Protocol):
     """What is asked of the brokers."""
 
@@ -47,7 +52,7 @@ class TopicsLook:
 
     missing: tuple[str, ...] = ()
     """Topics that the user must create."""
-    to_create: tuple[str, ...] = ()
+    to_create: tuple[TopicSpec, ...] = ()
     """Internal topics that the first instance will create."""
     complaint: str = ""
     """Why an internal topic does not fit."""
@@ -85,6 +90,12 @@ class TopologyTopics:
     def input_topics(self) -> list[str]:
         """The topics that the topology reads and does not write itself."""
         return sorted({topic for sub in self._topology.subtopologies for topic in sub.source_topics})
+
+    def output_topics(self) -> list[str]:
+        """The topics of the user's that are written."""
+        return sorted(
+            {topic for sub in self._topology.subtopologies for topic in sub.sink_topics} | {*self._other_topics}
+        )
 
     def internal_topics(self) -> list[str]:
         """Repartition topics and changelogs, by their real names."""
@@ -152,15 +163,14 @@ class TopologyTopics:
             self._check(wanted, existing)
         except TopicsUnsuitable as unsuitable:
             return TopicsLook(complaint=str(unsuitable))
-        return TopicsLook(to_create=tuple(spec.name for spec in wanted if spec.name not in existing))
+        return TopicsLook(to_create=tuple(spec for spec in wanted if spec.name not in existing))
 
     def _see_to_control(self, existing: Mapping[str, int]) -> None:
         """Create or check the control topic. Nothing about it stops a round: the group works without one."""
         complaint = ""
         try:
             if self.control not in existing:
-                spec = TopicSpec(self.control, 1, self._replication_factor, CONTROL_TOPIC_CONFIG)
-                self._admin.create_topics([spec])
+                self._admin.create_topics([control_spec(self._application_id, self._replication_factor)])
             elif self.control not in self._checked:
                 self._checked[self.control] = existing[self.control]
                 policy = self._admin.topic_configs([self.control], "cleanup.policy").get(self.control, "")

@@ -10,17 +10,8 @@ import pytest
 
 from kstreams_worker.errors import BrokerError
 from kstreams_worker.group.rights import BrokerClock
-from kstreams_worker.runtime import doctor
-from kstreams_worker.runtime.doctor import (
-    MIB,
-    Level,
-    guarded,
-    judge_broker_version,
-    judge_clock,
-    judge_disk,
-    judge_rights,
-    judge_writable,
-)
+from kstreams_worker.runtime.doctor import MIB, judge_broker_version, judge_clock, judge_disk, judge_writable
+from kstreams_worker.runtime.findings import Finding, Level, guarded, judge_rights
 
 
 @pytest.mark.parametrize(
@@ -39,6 +30,9 @@ def test_rights_that_lack_are_named_with_what_to_grant() -> None:
     assert (finding.level, finding.text) == (Level.FAIL, "topic orders: no READ")
     assert finding.next_step == "grant READ on it to this user"
     assert judge_rights("topic orders", frozenset({"READ", "DESCRIBE"}), ("READ", "DESCRIBE")).level is Level.OK
+    unseen = judge_rights("topic orders", frozenset(), ("READ", "DESCRIBE"))
+    assert (unseen.level, unseen.text) == (Level.FAIL, "topic orders: this user may not see it")
+    assert unseen.next_step == "grant READ, DESCRIBE on it to this user"
     assert judge_rights("topic orders", None, ("READ",)).level is Level.WARN
 
 
@@ -71,7 +65,7 @@ def test_a_directory_that_can_be_made_is_fine_and_one_below_a_file_is_not(tmp_pa
 
 def test_a_check_that_cannot_be_made_is_a_failure_and_the_others_go_on() -> None:
     def look():
-        yield doctor.Finding("group", Level.OK, "first")
+        yield Finding("group", Level.OK, "first")
         raise BrokerError("no right to look")
 
     assert [(each.level, each.text) for each in guarded("group", look)] == [
