@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from types import FrameType
+from typing import Annotated
 
 import typer
 
@@ -40,6 +41,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=show.version_alone, help="Print our version and exit.")
+    ] = False,
+) -> None:
+    """For all commands."""
+
+
 app.command("run")(run.run)
 app.command("topology")(show.topology)
 app.command("config")(show.config)

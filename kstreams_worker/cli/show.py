@@ -91,6 +91,15 @@ def version(as_json: Json = False) -> None:
         typer.echo(f"{name} {number}")
 
 
+def version_alone(asked: bool) -> None:
+    """What `--version` prints, as other tools do."""
+    if asked:
+        from kstreams_worker.observe.versions import PACKAGE, package_version  # noqa: PLC0415 - `--help` stays fast
+
+        typer.echo(f"{PACKAGE} {package_version()}")
+        raise typer.Exit
+
+
 def _subtopology_facts(sub: SubTopology) -> dict[str, Any]:
     return {
         "id": sub.id,

@@ -94,6 +94,7 @@ def test_config_file_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyP
 def test_version_names_the_libraries() -> None:
     assert set(json.loads(output_of("version", "--json"))) >= {"kstreams-worker", "python", "confluent-kafka"}
     assert "kafka-python 3." in output_of("version")
+    assert output_of("--version").splitlines() == output_of("version").splitlines()[:1]
 
 
 @pytest.mark.parametrize(
