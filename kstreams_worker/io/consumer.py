@@ -41,7 +41,7 @@ _timestamp_ms = itemgetter(1)
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What one `fetch` brought: batches in arrival order, and the partitions whose end was reached, with the end's offset."""
+    """What one `fetch` brought: a batch for each partition that has records, and the ends that were reached, as offsets."""
 
     batches: tuple[RecordBatch, ...]
     ends: Mapping[Partition, int]

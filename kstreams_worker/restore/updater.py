@@ -9,8 +9,8 @@ reach the partitions it wrote one after the other:
    is open, and none can follow, since its generation is over;
 2. the changelogs' ends, once the last stable offset equals the high watermark: the markers of those transactions are there;
 3. restore up to those ends. Only then do state and offsets belong together.
-Such a task stands still, so from the second step on only the changelogs of such tasks are read: what others still have to
-restore can be a hundred thousand records, and the client has most of them queued already.
+Such a task stands still, so in the third step only the changelogs of such tasks are read: what others still have to restore
+can be a hundred thousand records, and the client has most of them queued already.
 
 Closing a store writes and flushes it, which takes up to a second: that is done on threads of its own, for the tasks of the
 loop as well.
@@ -99,7 +99,7 @@ class _Followed:
     @property
     def is_urgent(self) -> bool:
         """Whether nothing but its changelogs' records keeps this task from being processed."""
-        return self.finishing and self.offsets is not None
+        return self.final_ends is not None
 
     def reached(self, ends: Mapping[Partition, int]) -> bool:
         return all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
