@@ -21,6 +21,15 @@ from kstreams_worker.topology.records import Partition
 
 REQUEST_TIMEOUT_S = 10.0
 
+_OLD_LEADER_CODES = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
@@ -194,11 +203,31 @@ class Admin:
         request = {TopicPartition(*partition): spec for partition in set(partitions)}
         if not request:
             return {}
+        try:
+            return self._ask_offsets(request, isolation)
+        except BrokerError as error:
+            if not _knows_old_leaders(error):
+                raise
+        # The client asks with the leader epochs it remembers, and those answers do not make it look anew by itself: it
+        # would be refused, after any restart of a broker, until its metadata has aged (15 minutes).
+        for topic in {asked.topic for asked in request}:
+            self._refresh_leaders(topic)
+        return self._ask_offsets(request, isolation)
+
+    def _ask_offsets(
+        self, request: dict[TopicPartition, OffsetSpec], isolation: IsolationLevel
+    ) -> dict[Partition, int]:
         answers = self._client.list_offsets(request, isolation_level=isolation, request_timeout=self._timeout_s)
         return {
             (asked.topic, asked.partition): self._result(future, f"cannot read the offsets of {asked.topic}").offset
             for asked, future in answers.items()
         }
+
+    def _refresh_leaders(self, topic: str) -> None:
+        try:
+            self._client.list_topics(topic, timeout=self._timeout_s)
+        except KafkaException as exception:
+            raise self._unreachable(exception) from exception
 
     def _result(self, future: Future[Any], what: str, ignore: int | None = None) -> Any:
         try:
@@ -215,6 +244,11 @@ class Admin:
             f"cannot reach Kafka at {self._servers}: {describe(exception)}; "
             "check bootstrap.servers and that the brokers are up"
         )
+
+
+def _knows_old_leaders(error: BrokerError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and error_of(cause).code() in _OLD_LEADER_CODES
 
 
 def _operation_names(operations: Iterable[Any] | None) -> frozenset[str] | None:
