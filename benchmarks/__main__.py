@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from benchmarks.count import VARIANTS, CountOptions, count
-from benchmarks.gaps import SCENARIOS, GapOptions, gaps
+from benchmarks.gaps import OURS, SCENARIOS, GapOptions, gaps
 from benchmarks.latency import LatencyOptions, latency
-from benchmarks.peers import PEERS
+from benchmarks.peers import PEERS, kafka_streams_gaps
 from benchmarks.report import Report
 from kstreams_worker.errors import KStreamsError
 
@@ -138,14 +138,18 @@ def gaps_command(
     guarantee: Annotated[GuaranteeName, typer.Option("--guarantee", help="processing.guarantee.")] = (
         GuaranteeName.EXACTLY_ONCE
     ),
+    with_kafka_streams: Annotated[
+        bool, typer.Option("--kafka-streams", help="Kafka Streams, too, where it has the scenario.")
+    ] = False,
     servers: Servers = None,
     json_file: JsonFile = None,
 ) -> None:
     """Silence of an output partition when an instance joins or leaves, or a worker or an instance is killed."""
     named = dict(zip(ScenarioName, SCENARIOS, strict=True))
     chosen = [named[name] for name in scenarios or ScenarioName]
+    runners = [OURS, *([kafka_streams_gaps()] if with_kafka_streams else ())]
     options = GapOptions(
-        rate_per_s, keys, history, repetitions, undisturbed_s, commit_interval_ms, guarantee.value, chosen
+        rate_per_s, keys, history, repetitions, undisturbed_s, commit_interval_ms, guarantee.value, chosen, runners
     )
     gaps(Report(json_file), options, servers)
 

@@ -7,6 +7,7 @@ commit interval; what it is without any disturbance is measured in the same run.
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from pathlib import Path
 from benchmarks.feed import start_feed
 from benchmarks.job import Guarantee
 from benchmarks.kafka import fill, running_kafka
-from benchmarks.processes import BenchmarkFailed, GuardedProcess, Instance
+from benchmarks.processes import BenchmarkFailed, GuardedProcess, Instance, TaskRunner
 from benchmarks.report import Report, spread
 from benchmarks.topology import STATE_BYTES
 from kstreams_worker.io.admin import Admin
@@ -49,6 +50,30 @@ class GapOptions:
     commit_interval_ms: int
     guarantee: Guarantee
     scenarios: Sequence[Scenario]
+    runners: Sequence[Runner]
+
+
+@dataclass(frozen=True, slots=True)
+class GapJob:
+    """What an instance is to do."""
+
+    servers: str
+    group: str
+    source: str
+    sink: str
+    directory: Path
+    guarantee: Guarantee
+    commit_interval_ms: int
+    standbys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A program that is measured. `name` is empty for our own; `can` tells which scenarios it can be taken through."""
+
+    name: str
+    start: Callable[[str, GapJob], TaskRunner]
+    can: Callable[[Scenario], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +108,14 @@ class Gaps:
 class Scene:
     """Everything that runs in one run, and who has which task."""
 
-    def __init__(self, kafka: RunningKafka, options: GapOptions, standbys: int, directory: Path) -> None:
+    def __init__(
+        self, kafka: RunningKafka, options: GapOptions, runner: Runner, standbys: int, directory: Path
+    ) -> None:
         self.group = kafka.unique_name("gaps")
-        self.instances: list[Instance] = []
+        self.instances: list[TaskRunner] = []
         self.started = 0
         self._kafka = kafka
+        self._runner = runner
         self._options = options
         self._standbys = standbys
         self._directory = directory
@@ -98,24 +126,20 @@ class Scene:
     def start_instance(self) -> None:
         """One more. It leaves by handing its tasks over."""
         name = f"instance-{self.started + 1}"
-        instance = Instance(
-            name,
-            self._directory / name,
-            {"BENCH_SOURCE": self.source, "BENCH_SINK": self.sink},
-            {
-                "application.id": self.group,
-                "bootstrap.servers": self._kafka.bootstrap_servers,
-                "processing.guarantee": self._options.guarantee,
-                "commit.interval.ms": self._options.commit_interval_ms,
-                "num.standby.tasks": self._standbys,
-                "on.sigterm": "handover",
-            },
-            "states",
+        job = GapJob(
+            servers=self._kafka.bootstrap_servers,
+            group=self.group,
+            source=self.source,
+            sink=self.sink,
+            directory=self._directory / name,
+            guarantee=self._options.guarantee,
+            commit_interval_ms=self._options.commit_interval_ms,
+            standbys=self._standbys,
         )
         self.started += 1
-        self.instances.append(instance)
+        self.instances.append(self._runner.start(name, job))
 
-    def take_away(self, instance: Instance) -> None:
+    def take_away(self, instance: TaskRunner) -> None:
         """Wait until an instance has ended, and count on it no more."""
         deadline = time.monotonic() + STEP_TIMEOUT_S
         while not instance.has_ended:
@@ -124,8 +148,9 @@ class Scene:
             time.sleep(POLL_S)
         self.instances.remove(instance)
 
-    def scale_down(self, instance: Instance) -> None:
-        """Have the tool send an instance away, and wait until it has gone."""
+    def scale_down(self, instance: TaskRunner) -> None:
+        """Have the tool send an instance of ours away, and wait until it has gone."""
+        assert isinstance(instance, Instance)
         command = [sys.executable, "-m", "kstreams_worker", "scale-down", "--instances", instance.process_id]
         access = ["--bootstrap-servers", self._kafka.bootstrap_servers, "--application-id", self.group]
         done = subprocess.run([*command, *access], capture_output=True, text=True, timeout=STEP_TIMEOUT_S, check=False)
@@ -223,7 +248,7 @@ class Watcher(threading.Thread):
         }
 
 
-def _scale_up(scene: Scene) -> None:
+def scale_up(scene: Scene) -> None:
     scene.start_instance()
 
 
@@ -233,13 +258,13 @@ def _scale_down(scene: Scene) -> None:
     scene.take_away(leaving)
 
 
-def _hand_over(scene: Scene) -> None:
+def hand_over(scene: Scene) -> None:
     leaving = scene.instances[-1]
     leaving.ask_to_end()
     scene.take_away(leaving)
 
 
-def _lose_a_host(scene: Scene) -> str:
+def lose_a_host(scene: Scene) -> str:
     victim = scene.instances[-1]
     victim.kill()
     scene.take_away(victim)
@@ -248,35 +273,62 @@ def _lose_a_host(scene: Scene) -> str:
 
 def _kill_a_worker(scene: Scene) -> str:
     victim = scene.instances[-1]
+    assert isinstance(victim, Instance)
     victim.kill_worker()
     return victim.name
 
 
 SCENARIOS = (
-    Scenario("scale-up", 1, 0, _scale_up),
+    Scenario("scale-up", 1, 0, scale_up),
     Scenario("scale-down by the tool", 2, 0, _scale_down),
-    Scenario("SIGTERM, handover", 2, 0, _hand_over),
+    Scenario("SIGTERM, handover", 2, 0, hand_over),
     Scenario("kill -9 of a worker, with standby", 2, 1, _kill_a_worker),
     Scenario("kill -9 of a worker, no standby", 2, 0, _kill_a_worker),
-    Scenario("host loss, with standby", 2, 1, _lose_a_host),
+    Scenario("host loss, with standby", 2, 1, lose_a_host),
 )
+
+
+def start_worker(name: str, job: GapJob) -> TaskRunner:
+    """An instance of ours."""
+    return Instance(
+        name,
+        job.directory,
+        {"BENCH_SOURCE": job.source, "BENCH_SINK": job.sink},
+        {
+            "application.id": job.group,
+            "bootstrap.servers": job.servers,
+            "processing.guarantee": job.guarantee,
+            "commit.interval.ms": job.commit_interval_ms,
+            "num.standby.tasks": job.standbys,
+            "on.sigterm": "handover",
+        },
+        "states",
+    )
+
+
+OURS = Runner("", start_worker)
 
 
 def gaps(report: Report, options: GapOptions, servers: str | None) -> None:
     """Measure all scenarios, in turns."""
-    results: dict[str, list[Gaps]] = {scenario.name: [] for scenario in options.scenarios}
+    turns = [
+        (runner, scenario, f"{scenario.name}{runner.name and f', {runner.name}'}")
+        for scenario, runner in itertools.product(options.scenarios, options.runners)
+        if runner.can(scenario)
+    ]
+    results: dict[str, list[Gaps]] = {name: [] for _, _, name in turns}
     with running_kafka(servers) as kafka:
         for repetition in range(1, options.repetitions + 1):
-            for scenario in options.scenarios:
-                found = _run(kafka, scenario, options)
-                results[scenario.name].append(found)
+            for runner, scenario, name in turns:
+                found = _run(kafka, runner, scenario, options)
+                results[name].append(found)
                 report.say(
-                    f"{scenario.name}: {found.longest_hit:.2f} s, "
+                    f"{name}: {found.longest_hit:.2f} s, "
                     f"other partitions {found.longest_other:.2f} s, undisturbed {max(found.undisturbed.values()):.2f} s"
                 )
                 report.record(
                     "gaps",
-                    scenario=scenario.name,
+                    scenario=name,
                     guarantee=options.guarantee,
                     commit_interval_ms=options.commit_interval_ms,
                     repetition=repetition,
@@ -305,10 +357,10 @@ def _rounded(found: Mapping[int, float], partitions: Iterable[int]) -> list[floa
     return [round(found[partition], 3) for partition in sorted(partitions)]
 
 
-def _run(kafka: RunningKafka, scenario: Scenario, options: GapOptions) -> Gaps:
+def _run(kafka: RunningKafka, runner: Runner, scenario: Scenario, options: GapOptions) -> Gaps:
     with ExitStack() as closing:
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="kstreams-bench-")))
-        scene = Scene(kafka, options, scenario.standbys, directory)
+        scene = Scene(kafka, options, runner, scenario.standbys, directory)
         closing.callback(scene.end)
         for _ in range(scenario.instances):
             scene.start_instance()

@@ -93,7 +93,21 @@ class GuardedProcess:
             self._guardian.stdin.close()
 
 
-class Instance(GuardedProcess):
+class TaskRunner(GuardedProcess):
+    """A program that runs tasks of a group, and tells which."""
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Its tasks: `task`, `role`, `state`, `lag_records`; empty while it cannot tell."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """`kill -9` everything, as if the host were lost."""
+        for process in self.descendants():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+class Instance(TaskRunner):
     """An instance of the product: `kstreams-worker run`, a supervisor with one worker, with status pages."""
 
     def __init__(
@@ -138,12 +152,6 @@ class Instance(GuardedProcess):
             return str(json.loads(first)[fact])
         except (ValueError, LookupError, TypeError):  # half written, or no such line
             return ""
-
-    def kill(self) -> None:
-        """`kill -9` everything, as if the host were lost."""
-        for process in self.descendants():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
 
     def kill_worker(self) -> None:
         """`kill -9` the worker process. Its supervisor lives, and starts it again."""

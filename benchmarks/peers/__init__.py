@@ -1,22 +1,27 @@
-"""Other stream processors that can do the job of `count`. What they need is fetched into the user's cache when first asked for.
+"""Other stream processors that can do the jobs of `count` and `gaps`.
 
-Each has its defaults, but for the guarantee, the commit interval and the compression, which are the job's.
+What they need is fetched into the user's cache when first asked for. Each has its defaults, but for the guarantee, the commit
+interval and the compression, which are the job's.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
 from benchmarks.contestants import Contestant
+from benchmarks.gaps import GapJob, Runner, hand_over, lose_a_host, scale_up
 from benchmarks.job import Job
-from benchmarks.processes import BenchmarkFailed
+from benchmarks.processes import BenchmarkFailed, TaskRunner
+from benchmarks.topology import STATE_BYTES
 from kstreams_worker.devbroker.java import require_java, require_maven
 
 HERE = Path(__file__).parent
@@ -40,9 +45,51 @@ def faust() -> Contestant:
 
 def kafka_streams() -> Contestant:
     """Kafka Streams with one thread; needs a JDK, since the program is compiled as it starts."""
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    command = [str(require_java().path), quiet, "-cp", f"{_jars()}/*", str(STREAMS / "CountStreams.java")]
+    command = _streams_command("CountStreams")
     return Contestant("Kafka Streams", lambda _: command)
+
+
+def kafka_streams_gaps() -> Runner:
+    """The same for the job of `gaps`. It has no tool to scale down, and no process to be killed but its instance."""
+    command = _streams_command("StateStreams")
+    return Runner(
+        "Kafka Streams",
+        lambda name, job: StreamsInstance(name, command, job),
+        lambda scenario: scenario.disturb in (scale_up, hand_over, lose_a_host),
+    )
+
+
+class StreamsInstance(TaskRunner):
+    """A process with one stream thread."""
+
+    def __init__(self, name: str, command: Sequence[str], job: GapJob) -> None:
+        job.directory.mkdir()
+        settings = {
+            "SERVERS": job.servers,
+            "GROUP": job.group,
+            "SOURCE": job.source,
+            "SINK": job.sink,
+            "DIRECTORY": str(job.directory / "state"),
+            "GUARANTEE": job.guarantee,
+            "COMMIT_INTERVAL_MS": str(job.commit_interval_ms),
+            "STANDBYS": str(job.standbys),
+            "STATE_BYTES": str(STATE_BYTES),
+        }
+        super().__init__(
+            name, command, job.directory / "log", {f"BENCH_{setting}": value for setting, value in settings.items()}
+        )
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """As it told last, a fifth of a second ago at most."""
+        for line in reversed(self.log_tail().splitlines()):
+            if line.startswith('{"tasks"') and line.endswith("}"):
+                return list(json.loads(line)["tasks"])
+        return []
+
+
+def _streams_command(program: str) -> list[str]:
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    return [str(require_java().path), quiet, "-cp", f"{_jars()}/*", str(STREAMS / f"{program}.java")]
 
 
 PEERS: dict[str, Callable[[], Contestant]] = {"kafka-streams": kafka_streams, "quix": quix, "faust": faust}
