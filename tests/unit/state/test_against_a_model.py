@@ -38,10 +38,12 @@ class StoreMachine(RuleBasedStateMachine):
     """The model: what the store holds after the last commit, what the one under way makes of it, what processing sees."""
 
     persistent: ClassVar[bool]
+    root: ClassVar[Path]
+    """Belongs to the test, which removes it whatever happens to an example."""
 
     @initialize(cache_bytes=st.sampled_from([0, 2_000, 1_000_000]))
     def open(self, cache_bytes: int) -> None:
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir=self.root))
         self.cache_bytes = cache_bytes
         self.committed: Rows = {}
         self.current: Rows = {}
@@ -183,11 +185,11 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("persistent", [True, False], ids=["rocksdb", "memory"])
-def test_a_store_does_what_a_dict_does(persistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_does_what_a_dict_does(persistent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With passes that are due often and take several commits."""
     monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 3)
     monkeypatch.setattr(store_module, "PASS_ENTRIES_MIN", 1)
-    machine = type("Machine", (StoreMachine,), {"persistent": persistent})
+    machine = type("Machine", (StoreMachine,), {"persistent": persistent, "root": tmp_path})
     case = machine.TestCase()
     case.settings = settings(max_examples=15 if persistent else 60, stateful_step_count=40, deadline=None)
     case.runTest()
