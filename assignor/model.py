@@ -83,6 +83,11 @@ class Subscription:
     used_version: int = LATEST_VERSION
     latest_version: int = LATEST_VERSION
 
+    @property
+    def ready(self) -> frozenset[TaskId]:
+        """What it learns and could take over now."""
+        return frozenset(task for task, copy in self.learners.items() if copy.ready)
+
 
 class AssignmentError(Enum):
     """Why a member gets no tasks. The number is its code on the wire."""

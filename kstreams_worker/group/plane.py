@@ -23,6 +23,7 @@ from assignor.model import Assignment, Subscription, TaskId
 from assignor.wire import MetadataError, decode_assignment, encode_subscription
 from kstreams_worker.control.records import Memory, Nudge, Record
 from kstreams_worker.errors import BrokerError, GroupError
+from kstreams_worker.group.claims import Claims
 from kstreams_worker.group.client import GroupClient
 from kstreams_worker.group.coordinator import CoordinatorHooks, StreamCoordinator
 from kstreams_worker.group.events import (
@@ -38,7 +39,6 @@ from kstreams_worker.group.leader import Leader
 from kstreams_worker.group.offsets import Partition, check_commit, commit_request, fetch_request, read_offsets
 from kstreams_worker.group.round_news import RoundNews
 from kstreams_worker.group.states import MemberState
-from kstreams_worker.tasks.plan import with_unapplied
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +87,7 @@ class GroupPlane:
         self._lock = threading.Lock()
         self._published: Subscription | None = None
         self._being_learned: frozenset[TaskId] = frozenset()
-        self._unapplied: Assignment | None = None
+        self._claims = Claims()
         self._said_ready: frozenset[TaskId] = frozenset()
         self._said_leaving = False
         self._asked: GroupEvent | None = None
@@ -146,8 +146,8 @@ class GroupPlane:
         with self._lock:
             self._published = said
             self._being_learned = being_learned
-            if applied is not None and applied is self._unapplied:
-                self._unapplied = None
+            if applied is not None:
+                self._claims.applied(applied)
 
     def prepared(self, event: PrepareRound) -> None:
         """Answer to PrepareRound: what was to be suspended is, and published. A late answer asks for one more round."""
@@ -160,7 +160,7 @@ class GroupPlane:
         """Answer to MembershipLost: no task is left."""
         self._loop_is_late = False
         with self._lock:
-            self._unapplied = None
+            self._claims.drop()
         self._resolve_answer(lambda asked: isinstance(asked, MembershipLost))
 
     def request_rejoin(self, reason: str) -> None:
@@ -273,10 +273,8 @@ class GroupPlane:
     def _start_round(self) -> None:
         with self._lock:
             published = self._published
-        copies = {} if published is None else published.learners
-        self._send(
-            self._news.start(self.generation.member_id, frozenset(t for t, copy in copies.items() if copy.ready))
-        )
+        ready: frozenset[TaskId] = frozenset() if published is None else published.ready
+        self._send(self._news.start(self.generation.member_id, ready))
         self._coordinator.join_again()
 
     def _round_noticed(self) -> None:
@@ -323,8 +321,8 @@ class GroupPlane:
         with self._lock:
             if self._published is None:
                 raise RuntimeError("joined before anything was published")
-            said = with_unapplied(self._published, self._unapplied)
-        self._said_ready = frozenset(task for task, copy in said.learners.items() if copy.ready)
+            said = self._claims.to_say(self._published)
+        self._said_ready = said.ready
         self._said_leaving = said.leaving
         return encode_subscription(said)
 
@@ -338,8 +336,7 @@ class GroupPlane:
     async def _prepare(self) -> None:
         with self._lock:
             # With nothing to suspend the loop is not asked: a slow record there delays no round.
-            unapplied = frozenset() if self._unapplied is None else self._unapplied.being_learned
-            moving = self._news.to_suspend(self._being_learned | unapplied)
+            moving = self._news.to_suspend(self._claims.being_learned(self._being_learned))
         # A loop that still owes an answer is busy with a slow record: what it owes starts a round when it comes.
         if moving and not self._loop_is_late:
             event = PrepareRound(time.monotonic() + PREPARE_TIMEOUT_S, moving)
@@ -392,7 +389,7 @@ class GroupPlane:
             )
             return
         with self._lock:
-            self._unapplied = assignment
+            self._claims.assigned(assignment)
             self._joining_since = None
         round_is_on = self._news.begin(membership.generation_id, rejoin=assignment.rejoin)
         self._tell(Assigned(membership, assignment, is_leader, round_s, self._said_ready, self._said_leaving))

@@ -6,7 +6,7 @@ The worker's loop and the simulator run the same plan: the loop acts on it, the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol
 
@@ -192,20 +192,10 @@ def with_unapplied(said: Subscription, unapplied: Assignment | None) -> Subscrip
         return said
     copies = {**said.standbys, **said.learners}
     unknown = CopyState(LagRecords(0))
-    return Subscription(
-        worker=said.worker,
-        topology=said.topology,
-        capacity=said.capacity,
-        name=said.name,
-        endpoint=said.endpoint,
+    return replace(
+        said,
         active=said.active | unapplied.active,
         suspended=said.suspended - unapplied.active,
         learners={task: copies.get(task, unknown) for task in unapplied.learners},
         standbys={task: copies.get(task, unknown) for task in unapplied.standbys},
-        dormant=said.dormant,
-        leaving=said.leaving,
-        leave_timeout_ms=said.leave_timeout_ms,
-        upgrade_mode=said.upgrade_mode,
-        used_version=said.used_version,
-        latest_version=said.latest_version,
     )
