@@ -14,6 +14,7 @@ class ControlTopic:
         self._nudge = nudge
         self._working = working
         self.memory: Memory | None = None
+        """The newest of any leader."""
 
     def write(self, record: Record) -> None:
         """A record that has arrived at the broker."""
@@ -23,7 +24,3 @@ class ControlTopic:
             self._nudge(record)
         elif isinstance(record, Memory):
             self.memory = record
-
-    def recall(self) -> Memory | None:
-        """The newest memory of any leader."""
-        return self.memory

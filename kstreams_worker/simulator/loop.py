@@ -35,8 +35,8 @@ class Watch(Protocol):
     """Who wants to know what a loop does. `moved` is called for every change of a task, after it."""
 
     def moved(self, loop: Loop, copy: Copy, event: TaskEvent) -> None: ...
-    def done(self, loop: Loop) -> None:
-        """The worker leaves the group for good, and its process ends."""
+    def done(self, loop: Loop, *, for_good: bool) -> None:
+        """The worker has left the group and its process ends. `for_good`: it handed over, and is not started again."""
         ...
 
 
@@ -93,9 +93,9 @@ class Loop:
         """Whether it has been told to leave."""
         return bool(self._leaving)
 
-    def order_to_leave(self, timeout_ms: int | None) -> None:
+    def tell_to_leave(self, cause: LeaveCause, timeout_ms: int | None) -> None:
         """Leave once all tasks are learned elsewhere, or when the patience ends."""
-        self._tell(lambda: self._on_told_to_leave(timeout_ms))
+        self._tell(lambda: self._on_told_to_leave(ToldToLeave(cause, timeout_ms)))
 
     def order_to_stay(self) -> None:
         """Take the order to leave back."""
@@ -103,7 +103,7 @@ class Loop:
 
     def order_to_close(self) -> None:
         """Commit, close and leave now."""
-        self._tell(self._leave)
+        self._tell(lambda: self._leave(for_good=False))
 
     def subscription(self) -> Subscription:
         """What the worker says in its next join."""
@@ -131,10 +131,10 @@ class Loop:
 
     # -- leaving --------------------------------------------------------------------------------------------------
 
-    def _on_told_to_leave(self, timeout_ms: int | None) -> None:
-        self._leaving.tell(ToldToLeave(LeaveCause.ORDER, timeout_ms))
-        if timeout_ms is not None:
-            self.process.after(timeout_ms, self._leave_if_overdue)
+    def _on_told_to_leave(self, told: ToldToLeave) -> None:
+        self._leaving.tell(told)
+        if told.timeout_ms is not None:
+            self.process.after(told.timeout_ms, self._leave_if_overdue)
         self.member.request_rejoin()
 
     def _on_order_taken_back(self) -> None:
@@ -143,13 +143,19 @@ class Loop:
 
     def _leave_if_overdue(self) -> None:
         if self._leaving and self._leaving.remaining_ms() == 0 and not self.closing:
-            self._leave()
+            self._leave(for_good=True)
 
-    def _leave(self) -> None:
+    def _leave_if_done(self, assignment: Assignment, said: Subscription) -> None:
+        verdict = self._leaving.judge(assignment, said_leaving=said.leaving)
+        nobody = verdict is Verdict.NOBODY and self._leaving.cause is LeaveCause.SIGNAL
+        if verdict is Verdict.DONE or nobody:
+            self._leave(for_good=True)
+
+    def _leave(self, *, for_good: bool) -> None:
         self.closing = True
         self._suspend([copy for copy in self.tasks.values() if copy.state is TaskState.RUNNING])
-        self.member.leave()
-        self._watch.done(self)
+        self.member.leave(for_good=for_good)
+        self._watch.done(self, for_good=for_good)
 
     # -- rounds ---------------------------------------------------------------------------------------------------
 
@@ -176,17 +182,17 @@ class Loop:
         if any(step.step is Step.CLOSE for step in steps):
             self._dormant = self._on_disk()
         self._being_learned = assignment.being_learned
-        said_ready = {task for task, copy in said.learners.items() if copy.ready}
-        self._declared_ready &= said_ready & assignment.learners
+        self._declared_ready &= said.ready & assignment.learners
         self.member.applied(assignment)
         self._rejoin_owed = rejoin_is_vain(self.tasks, assignment, steps)
         if self._rejoin_owed:
             self.process.after(self._timing.ready_retry_ms, lambda: self._rejoin_if_owed(assignment, late=True))
-        elif assignment.rejoin or said.leaving is not self.leaving:
+        elif assignment.rejoin:
             self.member.request_rejoin()
-        if self._leaving.judge(assignment, said_leaving=said.leaving) is Verdict.DONE:
-            self._leave()
-        else:
+        if said.leaving is not self.leaving:
+            self.member.request_rejoin()
+        self._leave_if_done(assignment, said)
+        if not self.closing:
             self._rejoin_if_ready()
 
     def _rejoin_if_owed(self, assignment: Assignment, *, late: bool = False) -> None:
@@ -244,6 +250,7 @@ class Loop:
             self._fire(copy, TaskEvent.CLOSE)
             (self.restorer.close if held_here else self.restorer.drop)(copy)
         self._being_learned = self._declared_ready = frozenset()
+        self._rejoin_owed = False
         self._dormant = self._on_disk()
         self.member.dropped()
 

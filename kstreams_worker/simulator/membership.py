@@ -12,6 +12,7 @@ from functools import partial
 from assignor.model import Assignment, Subscription, TaskId
 from assignor.wire import decode_assignment, encode_subscription
 from kstreams_worker.control.records import Nudge
+from kstreams_worker.group.claims import Claims
 from kstreams_worker.group.leader import Leader
 from kstreams_worker.group.round_news import RoundNews
 from kstreams_worker.group.states import MemberEvent, MemberState, member_machine
@@ -21,7 +22,6 @@ from kstreams_worker.simulator.coordinator import GroupCoordinator, JoinAnswer, 
 from kstreams_worker.simulator.network import Link
 from kstreams_worker.simulator.process import Process
 from kstreams_worker.simulator.timing import Timing
-from kstreams_worker.tasks.plan import with_unapplied
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Membership:
         self._rejoin_needed = True
         self._started = False
         self._lost = False
-        self._unapplied: Assignment | None = None
+        self._claims = Claims()
         self.said: Subscription
         """In its last join."""
         self._answer: Action | None = None
@@ -87,8 +87,7 @@ class Membership:
 
     def request_rejoin(self) -> None:
         """Start a round, if none is on; a request while one is on is void when that ends, as in the real client."""
-        copies = self.loop.subscription().learners
-        self._nudge(self._news.start(self.member_id, frozenset(task for task, copy in copies.items() if copy.ready)))
+        self._nudge(self._news.start(self.member_id, self.loop.subscription().ready))
         self._join_again()
 
     def see_to_deadlines(self) -> None:
@@ -99,8 +98,7 @@ class Membership:
     def applied(self, assignment: Assignment) -> None:
         """The loop has acted on this assignment."""
         self._tell(f"has acted on its assignment{' and is to join again' if assignment.rejoin else ''}")
-        if assignment is self._unapplied:
-            self._unapplied = None
+        self._claims.applied(assignment)
 
     def prepared(self, deadline_ms: int) -> None:
         """What was to be suspended is. A late answer asks for one more round."""
@@ -113,16 +111,18 @@ class Membership:
     def dropped(self) -> None:
         """No task is left."""
         self._loop_is_late = False
-        self._unapplied = None
+        self._claims.drop()
         if self._asked is None:
             self._resolve()
 
-    def leave(self) -> None:
-        """Leave for good; a static member says nothing, by its nature."""
+    def leave(self, *, for_good: bool) -> None:
+        """Leave the group. A static member stays in it, to be back in a moment, unless it goes for good."""
         self.machine.fire(MemberEvent.LEAVE)
-        if self.static_id is None:
+        if for_good or self.static_id is None:
             member_id = self.member_id
             self._link.send(lambda: self._coordinator.leave(member_id))
+            if self.generation >= 0:
+                self._nudge(Nudge(generation=self.generation, member=member_id, ready=()))
 
     def may_commit(self) -> bool:
         """Whether the broker takes this worker's offsets: not from a member that is out, whatever it believes."""
@@ -198,8 +198,7 @@ class Membership:
 
     def _prepare(self) -> None:
         self.machine.fire(MemberEvent.ROUND)
-        unapplied = self._unapplied.being_learned if self._unapplied else frozenset()
-        moving = self._news.to_suspend(self.loop.being_learned() | unapplied)
+        moving = self._news.to_suspend(self._claims.being_learned(self.loop.being_learned()))
         if not moving or self._loop_is_late:
             self._send_join()
             return
@@ -228,7 +227,7 @@ class Membership:
             self.machine.fire(MemberEvent.PREPARED)
         else:
             self.machine.fire(MemberEvent.RETRY)
-        said = with_unapplied(self.loop.subscription(), self._unapplied)
+        said = self._claims.to_say(self.loop.subscription())
         self.said = said
         self._tell(f"joins with {_told(said)}")
         metadata, member_id = encode_subscription(said), self.member_id
@@ -278,12 +277,14 @@ class Membership:
         self._rejoin_needed = False
         self._heartbeat_ms = self._process.clock.now_ms
         assignment = decode_assignment(answer)
-        self._unapplied = assignment
-        self._news.begin(generation, rejoin=assignment.rejoin)
+        self._claims.assigned(assignment)
+        round_is_on = self._news.begin(generation, rejoin=assignment.rejoin)
         if self.is_leader:
             for record in self._leader.to_publish(generation):
                 self._link.send(partial(self._control.write, record))
         self.loop.assigned(assignment, generation, self.said)
+        if round_is_on:
+            self._join_again()
 
     def _refused(self, refusal: Refusal) -> None:
         if refusal is not Refusal.REBALANCE_IN_PROGRESS:
@@ -295,8 +296,8 @@ def _told(said: Subscription) -> str:
     roles = {
         "active": said.active,
         "suspended": said.suspended,
-        "ready": {task for task, copy in said.learners.items() if copy.ready},
-        "learning": {task for task, copy in said.learners.items() if not copy.ready},
+        "ready": said.ready,
+        "learning": said.learners.keys() - said.ready,
     }
     told = [f"{role} {' '.join(map(str, sorted(tasks)))}" for role, tasks in roles.items() if tasks]
     return ", ".join([*told, *(["leaving"] if said.leaving else [])]) or "nothing"

@@ -28,6 +28,7 @@ from kstreams_worker.simulator.network import Link
 from kstreams_worker.simulator.process import Process
 from kstreams_worker.simulator.restore import Copy, Disk
 from kstreams_worker.simulator.timing import Timing
+from kstreams_worker.tasks.leaving import LeaveCause
 from kstreams_worker.tasks.plan import Identity
 from kstreams_worker.tasks.states import TaskEvent, TaskState
 
@@ -76,6 +77,8 @@ class Instance:
     """Processes that are not dead, by index."""
     gone: bool = False
     """Its supervisor does not start workers again."""
+    left: set[int] = field(default_factory=set)
+    """Workers that have left for good; those that crash meanwhile are started again, to leave."""
     leaving: bool = False
     leave_timeout_ms: int | None = None
 
@@ -192,7 +195,13 @@ class World:
         settings = instance.settings
         process = Process(self.clock)
         link = Link(self.clock, self.dice, self.timing.network_ms)
-        leader = Leader(settings.assignor, self, TOPOLOGY, clock_ms=lambda: self.clock.now_ms + settings.clock_skew_ms)
+        leader = Leader(
+            settings.assignor,
+            self,
+            TOPOLOGY,
+            clock_ms=lambda: self.clock.now_ms + settings.clock_skew_ms,
+            recall=lambda: self.control.memory,
+        )
         name = f"{settings.name}/{index}"
         member = Membership(
             process,
@@ -218,7 +227,7 @@ class World:
             watch=self,
         )
         if instance.leaving:
-            loop.order_to_leave(instance.leave_timeout_ms)
+            loop.tell_to_leave(LeaveCause.ORDER, instance.leave_timeout_ms)
         instance.workers[index] = Worker(instance, process, link, member, loop, leader)
         self.observer.happened(name, "starts")
         member.start()
@@ -237,7 +246,7 @@ class World:
     def _restart(self, instance: Instance, index: int, former: Worker | None = None) -> None:
         """Start a worker, once its `former` process has ended."""
         running = instance.workers.get(index)
-        if running is None and not instance.gone:
+        if running is None and not instance.gone and index not in instance.left:
             self._start_worker(instance, index)
         elif running is not None and running is former:
             self.clock.after(RESTART_RETRY_MS, lambda: self._restart(instance, index, former))
@@ -255,6 +264,7 @@ class World:
 
     def _host_is_back(self, instance: Instance) -> None:
         instance.gone = False
+        instance.left.clear()
         for index in range(instance.settings.workers):
             former = instance.workers.get(index)
             self._restart(instance, index, former if former and former.told_to_close else None)
@@ -269,12 +279,19 @@ class World:
         if back_after_ms is not None:
             self.clock.after(back_after_ms, lambda: self._host_is_back(instance))
 
+    def hand_over_instance(self, instance: Instance, timeout_ms: int | None) -> None:
+        """Stop it as SIGTERM does with on.sigterm=handover: it leaves once others have learned its tasks."""
+        self.observer.happened(instance.settings.name, f"is stopped and hands over, patience {timeout_ms} ms")
+        instance.gone = True
+        for worker in list(instance.workers.values()):
+            worker.process.deliver(partial(worker.loop.tell_to_leave, LeaveCause.SIGNAL, timeout_ms))
+
     def leave(self, instance: Instance, timeout_ms: int | None) -> None:
         """An order to leave, as the scale-down command gives it."""
         self.observer.happened(instance.settings.name, f"is to leave, patience {timeout_ms} ms")
         instance.leaving, instance.leave_timeout_ms = True, timeout_ms
         for worker in instance.workers.values():
-            worker.process.deliver(partial(worker.loop.order_to_leave, timeout_ms))
+            worker.process.deliver(partial(worker.loop.tell_to_leave, LeaveCause.ORDER, timeout_ms))
 
     def stay(self, instance: Instance) -> None:
         """The order to leave is taken back."""
@@ -355,10 +372,11 @@ class World:
         if worker is not None and worker.loop is loop:
             self.observer.moved(worker, copy, event)
 
-    def done(self, loop: Loop) -> None:
+    def done(self, loop: Loop, *, for_good: bool) -> None:
         """A worker has left and its process ends."""
         worker = self.worker(loop.identity.worker)
         if worker is not None:
             self.observer.happened(worker.name, "has left")
             self._end(worker)
-            worker.instance.gone = worker.instance.gone or loop.leaving
+            if for_good:
+                worker.instance.left.add(worker.loop.identity.worker.index)

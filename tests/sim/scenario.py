@@ -194,6 +194,12 @@ def slow_restore(stage: Stage) -> None:
         worker.process.after(20_000, lambda: restorer.slow_down(1.0))
 
 
+def hand_over(stage: Stage) -> None:
+    instance = stage.some_instance()
+    if instance is not None:
+        stage.world.hand_over_instance(instance, stage.dice.choice((None, 0, 3_000, 20_000)))
+
+
 def leave(stage: Stage) -> None:
     instance = stage.some_instance()
     if instance is not None:
@@ -232,6 +238,7 @@ FAULTS: dict[str, Callable[[Stage], None]] = {
         slow_record,
         slow_link,
         slow_restore,
+        hand_over,
         leave,
         cancel,
         add_partitions,

@@ -36,6 +36,8 @@ class Watcher(Observer):
         self.history: list[str] = []
         self.started_ms: dict[TaskId, int] = {}
         self.rounds_at_ms: list[int] = []
+        self._led: dict[Worker, int] = {}
+        """The last generation that each has led."""
 
     def fingerprint(self) -> str:
         """A hash of the whole history."""
@@ -62,6 +64,7 @@ class Watcher(Observer):
         for said in snapshot.members.values():
             check(decode_subscription(encode_subscription(said)) == said, f"I10: {said} is not read as written")
         self._check_heard(generation, snapshot)
+        self._check_recalled(leader, generation, snapshot)
         for given in result.assignments.values():
             check(decode_assignment(encode_assignment(given)) == given, f"I10: {given} is not read as written")
         broken = violations(snapshot, result)
@@ -75,6 +78,16 @@ class Watcher(Observer):
             speaker = self.world.worker_of(member)
             if speaker is not None and speaker.member.generation == generation:
                 check(speaker.member.said == said, f"I10: {speaker.name} said {speaker.member.said}, heard was {said}")
+
+    def _check_recalled(self, leader: Worker, generation: int, snapshot: GroupSnapshot) -> None:
+        """Who leads goes on with the newest memory there is: its own, or what another has published since."""
+        published = self.world.control.memory
+        if published is not None and published.generation > self._led.get(leader, -1):
+            check(
+                snapshot.memory == published.recalled(),
+                f"I9: {leader.name} leads round {generation} without what the leader of {published.generation} remembered",
+            )
+        self._led[leader] = generation
 
     def moved(self, worker: Worker, copy: Copy, event: TaskEvent) -> None:
         self.happened(worker.name, f"{copy.task} {event.name.lower()} ({copy.role.value}, {copy.state.value})")
