@@ -46,18 +46,14 @@ def lag(
 
 def _look(settings: Settings) -> list[PartitionLag]:
     from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
-    from kstreams_worker.group.lag import group_inputs, partition_lags, read_partitions  # noqa: PLC0415
+    from kstreams_worker.group.lag import input_lags  # noqa: PLC0415
     from kstreams_worker.io.admin import Admin  # noqa: PLC0415
 
     with GroupClient.connect(settings.group_plane_config()) as client:
         group = client.describe_settled(settings.application_id)
         committed = client.committed_offsets(settings.application_id)
     admin = Admin(settings.client_config("admin"), client_id="kstreams-tool")
-    topics = {topic for topic, _ in committed} | {topic for names in group_inputs(group).values() for topic in names}
-    partitions = read_partitions(group, committed, admin.partition_counts(topics))
-    read_committed = settings.processing_guarantee == "exactly_once_v2"
-    ends = admin.end_offsets(partitions, committed=read_committed)
-    return partition_lags(group, committed, admin.begin_offsets(partitions), ends)
+    return input_lags(group, committed, admin, read_committed=settings.processing_guarantee == "exactly_once_v2")
 
 
 def _print(group_id: str, lags: list[PartitionLag]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
-from kstreams_worker.errors import GroupError, UsageError
+from kstreams_worker.errors import GroupError, KStreamsError, UsageError
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -26,6 +26,7 @@ LOOK_INTERVAL_S = 0.5
 UNHEARD_AFTER_S = 15.0
 """Workers that can read the control topic act on an order within a second."""
 INTERRUPTED = 130
+ORDERS_STAND = "the orders stand; take them back with --cancel"
 _DURATION = re.compile(r"(?P<number>\d+)(?P<unit>ms|s|m|h)")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
@@ -67,8 +68,8 @@ def scale_down(
     """
     settings = group_settings(config, set_values, application_id, bootstrap_servers)
     names = [name.strip() for name in (instances or "").split(",") if name.strip()]
-    if cancel and to is not None:
-        raise UsageError("--cancel takes back the orders of --instances, or all; --to does not go with it")
+    if cancel and (to is not None or timeout is not None):
+        raise UsageError("--cancel takes back the orders of --instances, or all; --to and --timeout do not go with it")
     if not cancel and (to is None) == (not names):
         raise UsageError("say which instances are to leave, by --to 80% or by --instances A,B")
     timeout_ms = None if timeout is None else _duration_ms(timeout)
@@ -86,8 +87,11 @@ def scale_down(
         try:
             _watch(settings, orders, as_json)
         except KeyboardInterrupt:
-            typer.echo("the orders stand; take them back with --cancel", err=True)
+            typer.echo(ORDERS_STAND, err=True)
             raise typer.Exit(INTERRUPTED) from None
+        except KStreamsError:
+            typer.echo(ORDERS_STAND, err=True)
+            raise
     elif as_json:
         typer.echo(json.dumps({"ordered": [str(order.instance) for order in orders]}))
 
@@ -108,7 +112,7 @@ def _give(
     from kstreams_worker.group.overview import overview  # noqa: PLC0415
 
     with GroupClient.connect(settings.group_plane_config()) as client:
-        group = overview(client.describe_settled(settings.application_id), {}, {})
+        group = overview(client.describe_settled(settings.application_id), {})
     there = [instance for instance in group.instances if instance.process_id]
     if not there:
         raise GroupError(
@@ -182,7 +186,7 @@ def _departures(settings: Settings, orders: list[LeaveOrder]) -> Iterator[list[D
         while True:
             description = client.describe(settings.application_id)
             if description.state not in ROUND_STATES:  # in a round the broker does not tell who the members are
-                group = overview(description, {}, {})
+                group = overview(description, {})
                 departures = [progress(group, str(order.instance), order.name) for order in orders]
                 yield departures
                 if all(departure.gone for departure in departures):

@@ -16,6 +16,7 @@ from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigF
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from kstreams_worker.config import Settings
     from kstreams_worker.group.client import GroupClient
     from kstreams_worker.group.overview import GroupOverview
     from kstreams_worker.io.admin import Admin
@@ -48,7 +49,7 @@ def tasks(
     with GroupClient.connect(settings.group_plane_config()) as client:
 
         def look() -> GroupOverview:
-            return _look(client, admin, settings.application_id)
+            return _look(settings, client, admin)
 
         if watch:
             with contextlib.suppress(KeyboardInterrupt):
@@ -59,13 +60,14 @@ def tasks(
             _print(look())
 
 
-def _look(client: GroupClient, admin: Admin, group_id: str) -> GroupOverview:
-    from kstreams_worker.group.overview import input_partitions, overview  # noqa: PLC0415
+def _look(settings: Settings, client: GroupClient, admin: Admin) -> GroupOverview:
+    from kstreams_worker.group.lag import input_lags, task_lags  # noqa: PLC0415
+    from kstreams_worker.group.overview import overview  # noqa: PLC0415
 
-    group = client.describe_settled(group_id)
-    committed = client.committed_offsets(group_id)
-    ends = admin.end_offsets(input_partitions(group, committed), committed=True)
-    return overview(group, committed, ends)
+    group = client.describe_settled(settings.application_id)
+    committed = client.committed_offsets(settings.application_id)
+    read_committed = settings.processing_guarantee == "exactly_once_v2"
+    return overview(group, task_lags(input_lags(group, committed, admin, read_committed=read_committed)))
 
 
 def _watch_json(look: Callable[[], GroupOverview], interval_s: float) -> None:
@@ -114,7 +116,7 @@ def _shown(group: GroupOverview) -> tuple[str, Table]:
 
     workers = sum(len(instance.workers) for instance in group.instances)
     head = (
-        f"[bold]{group.group_id}[/]: {group.state}, protocol type {group.protocol_type}, "
+        f"[bold]{group.group_id}[/]: {group.state}, protocol type {group.protocol_type or 'none yet'}, "
         f"{len(group.instances)} instances, {workers} workers"
     )
     table = Table("instance", "worker", "task", "role", "state", "lag", box=None, header_style="bold", pad_edge=False)

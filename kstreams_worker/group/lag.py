@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from assignor.explain import member_names
 from assignor.model import MemberId, TaskId
@@ -35,6 +36,27 @@ class MemberLag:
     member: str
     partitions: int
     lag_records: int
+
+
+class Offsets(Protocol):
+    """Who knows the topics; each call raises BrokerError."""
+
+    def partition_counts(self, topics: Iterable[str]) -> Mapping[str, int]: ...
+    def begin_offsets(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
+    def end_offsets(self, partitions: Iterable[Partition], *, committed: bool) -> Mapping[Partition, int]: ...
+
+
+def input_lags(
+    group: GroupDescription, committed: Mapping[Partition, int], offsets: Offsets, *, read_committed: bool
+) -> list[PartitionLag]:
+    """The lag of every input partition of a group, as of now. Raises BrokerError.
+
+    `read_committed`: as its workers read, so that records of transactions that are open are no lag yet.
+    """
+    topics = {topic for topic, _ in committed} | {topic for names in group_inputs(group).values() for topic in names}
+    partitions = read_partitions(group, committed, offsets.partition_counts(topics))
+    ends = offsets.end_offsets(partitions, committed=read_committed)
+    return partition_lags(group, committed, offsets.begin_offsets(partitions), ends)
 
 
 def read_partitions(
@@ -89,6 +111,15 @@ def member_lags(lags: Iterable[PartitionLag]) -> list[MemberLag]:
             partitions.setdefault(each.member, []).append(each.lag_records)
     found = [MemberLag(member, len(values), sum(values)) for member, values in partitions.items()]
     return sorted(found, key=lambda each: (-each.lag_records, each.member))
+
+
+def task_lags(lags: Iterable[PartitionLag]) -> dict[str, int]:
+    """Records that each task is behind, over all its inputs."""
+    found: dict[str, int] = {}
+    for each in lags:
+        if each.task is not None:
+            found[each.task] = found.get(each.task, 0) + each.lag_records
+    return found
 
 
 def group_inputs(group: GroupDescription) -> Mapping[int, tuple[str, ...]]:

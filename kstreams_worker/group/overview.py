@@ -1,20 +1,17 @@
 """A live group as an operator wants to see it: instances, their workers, and each task's owner, role and lag.
 
-Made of what the broker knows: every member's metadata of the last round, the leader's assignment, and the group's committed
-offsets. So it is the same from any machine, and needs neither the topology nor a worker that answers.
+Made of what the broker knows: every member's metadata and assignment of the last round, and how far the group has
+committed. So it is the same from any machine, and needs neither the topology nor a worker that answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from assignor.model import Assignment, Subscription, TaskId
 from kstreams_worker.group.events import GroupDescription, MemberDescription
-from kstreams_worker.group.lag import group_inputs
-
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +56,38 @@ class GroupOverview:
     instances: tuple[InstanceLine, ...]
 
 
-def overview(
-    group: GroupDescription, committed: Mapping[Partition, int], ends: Mapping[Partition, int]
-) -> GroupOverview:
-    """Put together what the broker says. Members whose metadata cannot be read stand apart, without tasks."""
-    sources = group_inputs(group)
-    workers: dict[tuple[str, str, int], list[WorkerLine]] = {}
+def overview(group: GroupDescription, lags: Mapping[str, int]) -> GroupOverview:
+    """Put together what the broker says. `lags` are records by task (`lag.task_lags`), as far as they are known.
+
+    Members whose metadata cannot be read stand apart, without a process id.
+    """
+    members: dict[str, list[MemberDescription]] = {}
     for member in group.members:
         said = member.subscription
-        key = (
-            ("", "unreadable", 0) if said is None else (str(UUID(bytes=said.worker.instance)), said.name, said.capacity)
-        )
-        workers.setdefault(key, []).append(_worker(member, sources, committed, ends))
-    instances = tuple(
-        InstanceLine(process_id, name, capacity, tuple(sorted(lines, key=lambda line: line.index)))
-        for (process_id, name, capacity), lines in sorted(workers.items(), key=lambda item: (item[0][1], item[0][0]))
+        members.setdefault("" if said is None else str(UUID(bytes=said.worker.instance)), []).append(member)
+    instances = [_instance(process_id, of_instance, lags) for process_id, of_instance in members.items()]
+    instances.sort(key=lambda line: (line.name, line.process_id))
+    return GroupOverview(group.group_id, group.state, group.protocol_type, tuple(instances))
+
+
+def _instance(process_id: str, members: Collection[MemberDescription], lags: Mapping[str, int]) -> InstanceLine:
+    """Workers of one instance may differ in name and capacity while it is restarted with other settings."""
+    said = [member.subscription for member in members if member.subscription is not None]
+    return InstanceLine(
+        process_id=process_id,
+        name=said[-1].name if said else "unreadable",
+        capacity=max((each.capacity for each in said), default=0),
+        workers=tuple(sorted((_worker(member, lags) for member in members), key=lambda line: line.index)),
     )
-    return GroupOverview(group.group_id, group.state, group.protocol_type, instances)
 
 
-def input_partitions(group: GroupDescription, committed: Iterable[Partition]) -> set[Partition]:
-    """The input partitions of all tasks that are active somewhere, and those that have offsets."""
-    sources = group_inputs(group)
-    topics = {topic for names in sources.values() for topic in names}
-    return {partition for partition in committed if partition[0] in topics}
-
-
-def _worker(
-    member: MemberDescription,
-    sources: Mapping[int, tuple[str, ...]],
-    committed: Mapping[Partition, int],
-    ends: Mapping[Partition, int],
-) -> WorkerLine:
+def _worker(member: MemberDescription, lags: Mapping[str, int]) -> WorkerLine:
     said, given = member.subscription, member.assignment
     lines = []
     if given is not None:
         for task in sorted(given.active):
             state = "being learned" if task in given.being_learned else "active"
-            lines.append(TaskLine(task, "active", state, _input_lag(task, sources, committed, ends)))
+            lines.append(TaskLine(task, "active", state, lags.get(str(task))))
         for role, tasks in (("learner", given.learners), ("standby", given.standbys)):
             lines += [_copy_line(task, role, said) for task in sorted(tasks)]
     return WorkerLine(
@@ -119,16 +110,3 @@ def _copy_line(task: TaskId, role: str, said: Subscription | None) -> TaskLine:
     if copy is None:
         return TaskLine(task, role, "new", None)
     return TaskLine(task, role, "ready" if copy.ready else "restoring", copy.lag)
-
-
-def _input_lag(
-    task: TaskId,
-    sources: Mapping[int, tuple[str, ...]],
-    committed: Mapping[Partition, int],
-    ends: Mapping[Partition, int],
-) -> int | None:
-    inputs = [(topic, task.partition) for topic in sources.get(task.subtopology, ())]
-    known = [partition for partition in inputs if partition in ends]
-    if not known:
-        return None
-    return sum(max(0, ends[partition] - committed.get(partition, 0)) for partition in known)

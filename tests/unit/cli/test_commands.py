@@ -117,6 +117,7 @@ def test_version_names_the_libraries() -> None:
         (["scale-down", *GROUP], 2, "error: say which instances are to leave"),
         (["scale-down", *GROUP, "--to", "80%", "--instances", "a"], 2, "error: say which instances are to leave"),
         (["scale-down", *GROUP, "--cancel", "--to", "80%"], 2, "error: --cancel takes back the orders of"),
+        (["scale-down", *GROUP, "--cancel", "--timeout", "10m"], 2, "error: --cancel takes back the orders of"),
         (
             ["scale-down", *GROUP, "--to", "80%", "--timeout", "soon"],
             2,
@@ -182,7 +183,7 @@ def test_every_flag_of_a_setting_names_its_environment_variable() -> None:
 def test_help_lists_every_command() -> None:
     shown = output_of("--help")
     names = ["run", "topology", "config", "version", "broker", "pipeline"]
-    names += ["tasks", "group", "lag", "explain", "scale-down", "reset", "doctor"]
+    names += ["tasks", "group", "lag", "explain", "scale-down", "reset", "doctor", "simulate"]
     for name in names:
         assert re.search(rf"^  {name} ", shown, re.MULTILINE)
 
@@ -191,7 +192,7 @@ def test_help_loads_nothing_heavy() -> None:
     """That is what keeps it quick: no settings model, no client library, no web server. (Typer itself needs pydantic.)"""
     code = (
         "import sys\nfrom kstreams_worker.cli import app\nfrom typer.testing import CliRunner\n"
-        "for command in ('run', 'tasks', 'group describe', 'lag', 'explain', 'reset', 'doctor'):\n"
+        "for command in ('run', 'tasks', 'group describe', 'lag', 'explain', 'scale-down', 'reset', 'doctor', 'simulate'):\n"
         "    assert CliRunner().invoke(app, [*command.split(), '--help']).exit_code == 0\n"
         "print([name for name in sys.argv[1:] if name in sys.modules])"
     )

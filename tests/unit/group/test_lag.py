@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from assignor.model import Assignment, InstanceId, Subscription, TaskId, WorkerId
 from kstreams_worker.group.events import GroupDescription, MemberDescription
-from kstreams_worker.group.lag import MemberLag, PartitionLag, member_lags, partition_lags, read_partitions
+from kstreams_worker.group.lag import (
+    MemberLag,
+    PartitionLag,
+    member_lags,
+    partition_lags,
+    read_partitions,
+    task_lags,
+)
 
 
 def member(number: int, *active: TaskId, sources: dict[int, tuple[str, ...]] | None = None) -> MemberDescription:
@@ -46,6 +53,13 @@ def test_lag_by_partition_and_by_member() -> None:
         PartitionLag("orders-by-day", 0, "1_0", "host-1/0", 9, 8, 0),
     ]
     assert member_lags(lags) == [MemberLag("host-1/0", 2, 10), MemberLag("host-2/0", 1, 5)]
+
+
+def test_a_task_is_behind_in_all_its_inputs_together() -> None:
+    joined = GroupDescription("app", "Stable", "stream", (member(1, TaskId(0, 0), sources={0: ("orders", "prices")}),))
+    ends = {("orders", 0): 50, ("prices", 0): 5}
+    assert task_lags(partition_lags(joined, {("orders", 0): 40}, {}, ends)) == {"0_0": 15}
+    assert task_lags(partition_lags(EMPTY, {}, {}, ends)) == {}
 
 
 def test_a_stopped_group_has_lag_and_no_readers() -> None:

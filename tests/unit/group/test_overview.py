@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assignor.model import Assignment, CopyState, InstanceId, LagRecords, Subscription, TaskId, WorkerId
 from kstreams_worker.group.events import GroupDescription, MemberDescription
-from kstreams_worker.group.overview import TaskLine, input_partitions, overview
+from kstreams_worker.group.overview import TaskLine, overview
 
 A, B = TaskId(0, 0), TaskId(0, 1)
 
@@ -41,10 +43,8 @@ GROUP = GroupDescription(
 
 
 def test_tasks_stand_under_their_instance_and_worker() -> None:
-    """Active tasks with the lag of all their inputs, copies with what their worker said of them."""
-    committed = {("orders", 0): 40, ("orders", 1): 10}
-    ends = {("orders", 0): 50, ("prices", 0): 5, ("orders", 1): 10}
-    shown = overview(GROUP, committed, ends)
+    """Active tasks with the lag of their input, copies with what their worker said of them."""
+    shown = overview(GROUP, {"0_0": 15, "0_1": 0})
     assert [instance.name for instance in shown.instances] == ["host-1", "host-2"]
     leader, learner = (instance.workers[0] for instance in shown.instances)
     assert leader.is_leader
@@ -56,16 +56,21 @@ def test_tasks_stand_under_their_instance_and_worker() -> None:
 def test_the_lag_is_unknown_while_no_leader_has_told_the_topics() -> None:
     """In the first moments of a group nobody can say which topics a task reads."""
     lonely = GroupDescription("app", "Stable", "stream", (member("m", 1, said(1), Assignment(active=frozenset({A}))),))
-    assert overview(lonely, {}, {}).instances[0].workers[0].tasks[0].lag_records is None
+    assert overview(lonely, {}).instances[0].workers[0].tasks[0].lag_records is None
 
 
 def test_a_member_that_cannot_be_read_is_shown_apart() -> None:
     """Perhaps of a later version; it must not hide the others."""
     group = GroupDescription("app", "Stable", "stream", (*GROUP.members, member("m9", 9, None, None)))
-    shown = overview(group, {}, {})
+    shown = overview(group, {})
     assert [instance.name for instance in shown.instances] == ["host-1", "host-2", "unreadable"]
 
 
-def test_only_inputs_of_the_topology_are_asked_for() -> None:
-    """A group may hold offsets of topics that the topology no longer reads."""
-    assert input_partitions(GROUP, [("orders", 0), ("old", 0), ("prices", 3)]) == {("orders", 0), ("prices", 3)}
+def test_an_instance_that_is_restarted_with_more_workers_is_one_instance() -> None:
+    """Its former workers, and their capacity, are in the group until they have left."""
+    former, new = said(1, index=0), replace(said(1, index=1), capacity=2)
+    group = GroupDescription(
+        "app", "Stable", "stream", (member("m1", 1, former, Assignment()), member("m2", 1, new, Assignment()))
+    )
+    [instance] = overview(group, {}).instances
+    assert (instance.capacity, [worker.index for worker in instance.workers]) == (2, [0, 1])
