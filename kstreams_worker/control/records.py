@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from assignor.model import InstanceId, LeaderMemory, MemberId, TaskId, WorkerId
 
 LEAVE_PREFIX = "leave/"
+REASON_CHARACTERS_MAX = 200
+"""Of what is wrong with a record; the words quote it, and it may be a megabyte of anything."""
 NOBODY = -1
 """In a list of workers by partition: none."""
 
@@ -235,4 +237,5 @@ def _reason(error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    reason = f"{place}: {first['msg']}" if place else first["msg"]
+    return reason if len(reason) <= REASON_CHARACTERS_MAX else f"{reason[:REASON_CHARACTERS_MAX]}..."

@@ -22,14 +22,15 @@ def routing(snapshot: GroupSnapshot, result: RoundResult, generation: int) -> Ro
             active.update(dict.fromkeys(given.active, place[endpoint]))
             for task in given.standbys:
                 standbys[task].append(place[endpoint])
-    partitions = {subtopology: len(places) for subtopology, places in by_partition(active, NOBODY).items()}
+    owners = by_partition(active, NOBODY)
+    copied = {task.subtopology for task in standbys}
     return Routing(
         generation=generation,
         endpoints=tuple(endpoints),
-        active=by_partition(active, NOBODY),
+        active=owners,
         standbys={
-            subtopology: tuple(tuple(sorted(standbys[TaskId(subtopology, index)])) for index in range(count))
-            for subtopology, count in partitions.items()
-            if any(task.subtopology == subtopology for task in standbys)
+            subtopology: tuple(tuple(sorted(standbys[TaskId(subtopology, index)])) for index in range(len(places)))
+            for subtopology, places in owners.items()
+            if subtopology in copied
         },
     )

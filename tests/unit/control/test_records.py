@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from assignor.model import InstanceId, LeaderMemory, MemberId, TaskId, WorkerId
 from kstreams_worker.control.board import COMPLAINTS_MAX, ControlBoard
 from kstreams_worker.control.records import (
+    REASON_CHARACTERS_MAX,
     BadRecord,
     LeaveOrder,
     Memory,
@@ -125,6 +126,16 @@ GARBAGE = [
 def test_garbage_and_unknown_versions_are_refused(key: bytes | None, value: bytes) -> None:
     with pytest.raises(BadRecord):
         decode(key, value)
+
+
+@pytest.mark.parametrize("field", ["kind", "ready"])
+def test_what_is_wrong_with_a_record_is_told_in_few_words(field: str) -> None:
+    """However much there is of it: anybody who may write to the topic would fill the logs."""
+    much = "x" * 1_000_000
+    value = json.dumps({**json.loads(NUDGE.model_dump_json()), field: much if field == "kind" else [much]})
+    with pytest.raises(BadRecord) as refused:
+        decode(b"nudge", value.encode())
+    assert len(str(refused.value)) < 2 * REASON_CHARACTERS_MAX
 
 
 @given(st.one_of(st.none(), st.binary(max_size=30)), st.one_of(st.none(), st.binary(max_size=200)))
