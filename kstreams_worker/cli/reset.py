@@ -58,9 +58,9 @@ def reset(
 ) -> None:
     """Make a stopped application begin again, as Kafka's application reset tool does.
 
-    Sets the offsets of the topology's input topics, and deletes its internal topics (changelogs, repartition topics). It
-    refuses while the group has members. With --local-state, to be given on every machine that ran an instance, the state
-    in state.dir goes too. Either --dry-run or --execute must be given.
+    Sets the offsets of the topology's input topics, and deletes its internal topics (changelogs, repartition topics,
+    control topic). It refuses while the group has members. With --local-state, to be given on every machine that ran an
+    instance, the state in state.dir goes too. Either --dry-run or --execute must be given.
     """
     settings = group_settings(config, set_values, application_id, bootstrap_servers)
     from kstreams_worker.errors import UsageError  # noqa: PLC0415 - `--help` stays fast
@@ -101,7 +101,7 @@ def _position(
     if to_datetime is not None:
         chosen["--to-datetime"] = ToTime(_timestamp_ms(to_datetime))
     if by_duration is not None:
-        chosen["--by-duration"] = ToTime(int(time.time() * 1000) - _duration_ms(by_duration))
+        chosen["--by-duration"] = ToTime(max(0, int(time.time() * 1000) - _duration_ms(by_duration)))
     if shift_by is not None:
         chosen["--shift-by"] = ShiftBy(shift_by)
     if len(chosen) > 1:
@@ -118,7 +118,8 @@ def _timestamp_ms(text: str) -> int:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(f"--to-datetime {text!r} is not a time such as 2026-01-31T08:00:00") from None
-    return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+    # Below 0 there are no times: Kafka's protocol means "the end" and "the beginning" by -1 and -2.
+    return max(0, int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def _duration_ms(text: str) -> int:

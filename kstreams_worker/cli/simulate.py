@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from kstreams_worker.simulator.planning import Cost, Plan
 
 
+MB_MAX = 1e9
+"""A petabyte: anything real, and no infinity."""
+
+
 class EventName(StrEnum):
     """Of the command line, as `planning.Change`."""
 
@@ -33,12 +37,14 @@ def simulate(
     event: Annotated[EventName, typer.Option(help="What happens. A crash is of whole hosts.")] = EventName.SCALE_UP,
     count: Annotated[int, typer.Option(min=1, help="To how many instances.")] = 1,
     state_mb_per_task: Annotated[
-        float, typer.Option(min=0, help="Size of a task's changelog, after compaction.")
+        float, typer.Option(min=0, max=MB_MAX, help="Size of a task's changelog, after compaction.")
     ] = 100,
     state_spread: Annotated[
         float, typer.Option(min=0, max=1, help="Tasks' sizes are within this fraction of it, at random.")
     ] = 0.3,
-    restore_mb_s: Annotated[float, typer.Option(min=0.001, help="MB per second that one instance restores.")] = 80,
+    restore_mb_s: Annotated[
+        float, typer.Option(min=0.001, max=MB_MAX, help="MB per second that one instance restores.")
+    ] = 80,
     record_bytes: Annotated[int, typer.Option(min=1, help="Size of a changelog record.")] = 1_000,
     acceptable_recovery_lag: Annotated[int, typer.Option(min=0, help="acceptable.recovery.lag.")] = 10_000,
     imbalance_percentage: Annotated[

@@ -218,7 +218,8 @@ def _stop_the_world(run: _Run) -> Cost:
         worker: round_s + missing[worker] / timing.restore_records_s + timing.take_over_ms / 1000
         for worker in set(owners.values())
     }
-    orphans = len(moved) if run.plan.change is Change.CRASH else 0
+    crashed = {instance.identity for instance in world.instances.values() if instance.gone}
+    orphans = sum(worker.instance in crashed for worker in run.before.values())
     tasks_of = Counter(owners.values())
     return Cost(
         way=Way.STOP_THE_WORLD,
