@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import hypothesis
 
 pytest_plugins = ["kstreams_worker.testing.fixtures"]
+
+# A shell's background jobs ignore Ctrl-C, and all that they start would too: tests of it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time, so that a change is not blamed for what an unlucky draw finds. To look for more:
 # HYPOTHESIS_PROFILE=explore.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import signal
@@ -78,12 +79,19 @@ def watch_once(app: Application) -> None:
         stderr=inner,
     )
     os.close(inner)
-    seen = b""
-    while seen.count(b"0_3") < 2:
-        seen += os.read(terminal, 65536)
-    drawing.send_signal(signal.SIGINT)
-    assert drawing.wait(DEADLINE_S) == 0
-    os.close(terminal)
+    try:
+        seen = b""
+        while seen.count(b"0_3") < 2:
+            seen += os.read(terminal, 65536)
+        drawing.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # so Linux tells that nobody has the other end any more
+            while os.read(terminal, 65536):  # what is drawn last must go somewhere
+                pass
+        assert drawing.wait(DEADLINE_S) == 0
+    finally:
+        drawing.kill()
+        drawing.wait(DEADLINE_S)
+        os.close(terminal)
 
     with subprocess.Popen(
         command_line("tasks", "--watch", "--interval", "0.2", "--json", *target(app)),
