@@ -14,6 +14,8 @@ import orjson
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from harness.waiting import until
+
 EXAMPLES = 5
 """How many wrong keys a message names."""
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -58,10 +60,14 @@ class TopicReader:
         return self.read_to({partition: written[partition] for partition in partitions})
 
     def read_to(self, ends: Mapping[int, int]) -> list[Message]:
-        """What is left up to these offsets, and perhaps more."""
-        messages = []
-        while any(self._position(partition) < end for partition, end in ends.items()):
-            messages += self.read()
+        """What is left up to these offsets, and perhaps more. Raises AssertionError if it cannot be had in time."""
+        messages: list[Message] = []
+
+        def reached() -> bool:
+            messages.extend(self.read())
+            return all(self._position(partition) >= end for partition, end in ends.items())
+
+        until(reached, f"{self._topic} is read to its end", explain=lambda: f"{len(messages)} records of {dict(ends)}")
         return messages
 
     def ends(self, *, committed: bool) -> dict[int, int]:

@@ -32,7 +32,7 @@ class Link:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._listening.wait(10)
+        assert self._listening.wait(10), "the link does not listen"
         return self
 
     def __exit__(
@@ -68,16 +68,13 @@ class Link:
                 connection.cancel()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), contextlib.closing(writer):
             await self._open.wait()
             far_reader, far_writer = await asyncio.open_connection(_HOST, self.target_port)
-            try:
+            with contextlib.closing(far_writer):
                 async with asyncio.TaskGroup() as both:
                     both.create_task(self._forward(reader, far_writer))
                     both.create_task(self._forward(far_reader, writer))
-            finally:
-                far_writer.close()
-        writer.close()
 
     async def _forward(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         """Until one side closes; the other is closed then too."""

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import threading
 from pathlib import Path
 
@@ -79,7 +78,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
             case _:
                 raise AssertionError(f"this test does not know how to do {instruction} {value}")
     (packages,) = (root / "opt/venv/lib").glob("python*/site-packages")
-    (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    # All places of packages: an environment may be made of several, and a .pth file found by way of another is not read.
+    places = [path for path in sys.path if Path(path).name == "site-packages"]
+    (packages / "dependencies.pth").write_text("\n".join(places))
     return root
 
 
