@@ -21,6 +21,8 @@ from kstreams_worker.io.admin import Admin, TopicSpec
 from kstreams_worker.io.ready import wait_until_ready
 
 if TYPE_CHECKING:
+    from testcontainers.core.container import DockerContainer
+
     from kstreams_worker.devbroker.embedded import EmbeddedBroker
 
 BrokerKind = Literal["auto", "docker", "embedded"]
@@ -116,10 +118,18 @@ def _kafka_in_docker() -> Iterator[RunningKafka]:
             f"{DOCKER_IMAGE} cannot be run in Docker ({error}); --kafka-broker=embedded runs Kafka without it"
         ) from error
     try:
-        wait_until_ready(address, broker_ids=(1,))
+        wait_until_ready(address, broker_ids=(1,), check=lambda: _raise_if_ended(container))
         yield RunningKafka(address)
     finally:
         container.stop()
+
+
+def _raise_if_ended(container: DockerContainer) -> None:
+    server = container.get_wrapped_container()
+    server.reload()
+    if server.status == "exited":
+        last_lines = server.logs(tail=20).decode(errors="replace").strip()
+        raise BrokerError(f"Kafka ended in its container:\n{last_lines}")
 
 
 def container_properties(client_address: str) -> dict[str, str | int]:
