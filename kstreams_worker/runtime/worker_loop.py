@@ -97,6 +97,9 @@ class WorkerLoop:
         self._processor = parts.new_processor()
         self.tasks: dict[TaskId, Task] = {}
         self._dormant = parts.dormant()
+        self._closing: dict[TaskId, CopyState] = {}
+        """State of tasks that were given up and are being closed: as good as dormant, and told at once. A leader that does not
+        know of it gives the task to somebody who has less of it."""
         self._being_learned: frozenset[TaskId] = frozenset()
         self._declared_ready: frozenset[TaskId] = frozenset()
         self._declared_at = 0.0
@@ -364,6 +367,8 @@ class WorkerLoop:
         held_here = task.state is TaskState.SUSPENDED
         task.machine.fire(TaskEvent.CLOSE)
         if held_here:
+            if task.left_on_disk is not None:
+                self._closing[task.id] = task.left_on_disk
             self._unbind(task)
             self._parts.restorer.close(task)
         else:
@@ -421,9 +426,10 @@ class WorkerLoop:
             case TaskFailed(task, error):
                 if self.tasks.get(task.id) is task:
                     raise error
-            case Closed(_, error):
+            case Closed(task_id, error):
                 if error is not None:
                     raise error
+                self._closing.pop(task_id, None)
                 self._dormant = self._parts.dormant()
                 self._publish()
 
@@ -504,7 +510,7 @@ class WorkerLoop:
         said = subscription(
             self._parts.identity,
             views,
-            self._dormant,
+            {**self._dormant, **self._closing},
             leaving=bool(self._leaving),
             leave_timeout_ms=self._leaving.remaining_ms(),
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from assignor.model import LagRecords, TaskId
+from assignor.model import CopyState, LagRecords, TaskId
 from kstreams_worker.machine import Machine
 from kstreams_worker.tasks.plan import TaskView
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState, task_machine
@@ -62,6 +62,12 @@ class Task:
         """Those without a changelog."""
         logged = set(map(id, self.changelogs.values()))
         return [store for store in self.stores.values() if id(store) not in logged]
+
+    @property
+    def left_on_disk(self) -> CopyState | None:
+        """What there will be of its state once it is closed, if it was processed until now; None if that is not all of it."""
+        stores = self.changelogs.values()
+        return CopyState(LagRecords(0)) if stores and all(store.spec.persistent for store in stores) else None
 
     @property
     def dirty_bytes(self) -> int:
