@@ -43,6 +43,8 @@ from kstreams_worker.group.states import MemberState
 log = structlog.get_logger(__name__)
 
 BOOTSTRAP_TIMEOUT_MS = 30_000
+COORDINATOR_WAIT_S = 2.0
+"""How long connecting waits to know the group's coordinator; joining goes on to look for it."""
 REQUEST_TIMEOUT_S = 15.0
 IDLE_WAIT_S = 0.25
 """How often the membership coroutine looks round when nothing wakes it."""
@@ -60,7 +62,7 @@ class ControlLine(Protocol):
 
 
 class GroupPlane:
-    """Started once, closed once. Tells the loop of rounds by `tell`, which must not block."""
+    """Connected once, then a member, closed once. Tells the loop of rounds by `tell`, which must not block."""
 
     def __init__(
         self,
@@ -124,8 +126,8 @@ class GroupPlane:
 
     # -- for the loop ---------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Connect and join. Raises BrokerError when no broker answers within the bootstrap time."""
+    def connect(self) -> None:
+        """Start the thread, and look for the group's coordinator. Raises BrokerError when no broker answers in time."""
         self._client._net.start()
         try:
             self._client._manager.bootstrap(BOOTSTRAP_TIMEOUT_MS)
@@ -134,6 +136,11 @@ class GroupPlane:
             raise BrokerError(
                 f"cannot reach Kafka at {self._servers}: {error}; check bootstrap.servers and that the brokers are up"
             ) from error
+        with suppress(kafka_errors.KafkaError):  # whatever it is, joining tries again and tells
+            self._client._net.run(self._coordinator.ensure_coordinator_ready_async, COORDINATOR_WAIT_S * 1000)
+
+    def join(self) -> None:
+        """Become a member, and stay one."""
         self._client._manager.call_soon(self._stay_member)
 
     def publish(

@@ -1,9 +1,9 @@
 """The worker's side of its supervisor: what it is started with, how it reports, how it notices that the supervisor died.
 
-Between the two is one duplex pipe. The worker sends messages (`StatusMessage`, `MemberMessage`, `FatalMessage`); the
-supervisor sends nothing, and the end of the pipe tells the worker that it is alone. Orders come as signals: SIGTERM
-asks for a graceful stop, and may come more than once. SIGINT is ignored in workers, since a terminal sends it to all
-processes at once; the supervisor translates it.
+Between the two is one duplex pipe. The worker sends messages (`Message`); the supervisor sends one word, that the workers of
+a starting instance may join, and the end of the pipe tells the worker that it is alone. Orders come as signals: SIGTERM asks
+for a graceful stop, and may come more than once. SIGINT is ignored in workers, since a terminal sends it to all processes at
+once; the supervisor translates it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ DEBUG_VARIABLE = "KSTREAMS_DEBUG"
 
 SAME_REQUEST_SECONDS = 0.5
 """Signals so close together are one request: `timeout` and some service managers signal a process and then its group."""
+JOIN = b"join"
+"""What the supervisor sends when the workers of a starting instance are to join their group."""
+JOIN_TIMEOUT_SECONDS = 15.0
+"""How long a worker that could join waits for that word: longer than any supervisor that is well lets it wait."""
 LAST_WORDS_TIMEOUT_SECONDS = 2.0
 """How long an ending worker tries to tell a supervisor that does not read."""
 
@@ -48,6 +52,8 @@ class WorkerSpec:
     """UUID of the instance, kept in its state directory."""
     instance: str
     """Host or pod name, for people."""
+    joins_with_others: bool = False
+    """It starts together with the other workers of its instance, and joins when the supervisor says so."""
 
 
 class StatusMessage(TypedDict):
@@ -82,7 +88,13 @@ class LeftMessage(TypedDict):
     """By an order on the control topic, which is carried out once all workers of the instance have left."""
 
 
-Message = StatusMessage | MemberMessage | FatalMessage | LeftMessage
+class PreparedMessage(TypedDict):
+    """The worker could join its group now, and waits for the word to do so."""
+
+    type: Literal["prepared"]
+
+
+Message = StatusMessage | MemberMessage | FatalMessage | LeftMessage | PreparedMessage
 WorkerTarget = Callable[[WorkerSpec, Connection], int]
 """What runs in a worker process; returns the process's exit code."""
 
@@ -118,6 +130,10 @@ class MessageSender:
     def fatal(self, error: str, exit_code: int) -> None:
         """Report why this worker, and with it the instance, cannot go on."""
         self._send({"type": "fatal", "error": error, "exit_code": exit_code})
+
+    def prepared(self) -> None:
+        """Report that this worker waits for the word to join."""
+        self._send({"type": "prepared"})
 
     def left(self, *, ordered: bool) -> None:
         """Report that this worker has left for good."""
@@ -155,22 +171,29 @@ class MessageSender:
 
 
 class ParentWatch:
-    """Calls back once, from a thread of its own, when the supervisor is gone, however it went."""
+    """Listens to the supervisor. Calls back once, from a thread of its own, when it is gone, however it went."""
 
     def __init__(self, connection: Connection, on_gone: Callable[[], None]) -> None:
         self._connection = connection
         self._on_gone = on_gone
+        self._may_join = threading.Event()
 
     def start(self) -> None:
         """Begin to watch."""
         threading.Thread(target=self._run, name="parent-watch", daemon=True).start()
 
+    def wait_for_join(self) -> None:
+        """Wait until the supervisor says that it is time to join, for so long that it must have gone wrong otherwise."""
+        self._may_join.wait(JOIN_TIMEOUT_SECONDS)
+
     def _run(self) -> None:
         try:
             while True:
-                self._connection.recv_bytes()
+                if self._connection.recv_bytes() == JOIN:
+                    self._may_join.set()
         except (EOFError, OSError):
             self._on_gone()
+            self._may_join.set()
 
 
 def child_main(spec: WorkerSpec, connection: Connection, target: WorkerTarget | None = None) -> None:

@@ -1,5 +1,7 @@
 """The supervisor of an instance: starts its workers, restarts those that crash, stops them in order, serves status pages.
 
+The workers of a starting instance join their group together; one that is started again joins by itself.
+
 A worker that dies is told of at once, by a call of `on_worker_death`, so that the group need not wait for its session to
 time out. A worker that cannot go on (a mistake in usage, a record that must not be skipped, ...) ends the instance.
 Stopping has two steps: the first SIGTERM or SIGINT lets the workers leave, as on.sigterm says (commit and close, or hand
@@ -29,6 +31,7 @@ from kstreams_worker.observe.metrics import SupervisorMetrics
 from kstreams_worker.observe.status import StatusBoard
 from kstreams_worker.runtime.child import SAME_REQUEST_SECONDS, FatalMessage, WorkerSpec, WorkerTarget
 from kstreams_worker.runtime.restarts import RestartPolicy
+from kstreams_worker.runtime.start_barrier import LATE_SECONDS, StartBarrier
 from kstreams_worker.runtime.worker_process import WorkerProcess
 
 log = structlog.get_logger(__name__)
@@ -63,9 +66,11 @@ class Supervisor:
         target: WorkerTarget | None = None,
         on_worker_death: OnWorkerDeath | None = None,
         restart_policy: RestartPolicy | None = None,
+        late_seconds: float = LATE_SECONDS,
     ) -> None:
         """`process_id` is the instance's, of its state directory. `target` runs in the worker processes (default: the
-        streams worker) and must be importable there."""
+        streams worker) and must be importable there. `late_seconds` is how long the first worker that could join waits for
+        the others."""
         self._metrics = SupervisorMetrics()
         self.board = StatusBoard(settings.application_id, workers, LOOP_DEADLINE_SECONDS, self._metrics.render)
         self._on_worker_death = on_worker_death
@@ -76,13 +81,17 @@ class Supervisor:
                 target,
                 self.board,
                 restart_policy or RestartPolicy(),
-                self._fatal_message,
+                on_fatal=self._fatal_message,
+                on_prepared=self._is_prepared,
             )
             for index in range(workers)
         ]
         self._metrics.workers.set_function(lambda: sum(worker.running for worker in self._workers))
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._lock = threading.Lock()
+        self._prepared: set[int] = set()
+        """Workers that have said so and of which the barrier does not know yet."""
+        self._barrier = StartBarrier(range(workers), time.monotonic, late_seconds)
         self._stop_requests = 0
         self._fatal: FatalMessage | None = None
         self._stop_level = 0
@@ -97,7 +106,7 @@ class Supervisor:
         try:
             with self._signals():
                 for worker in self._workers:
-                    worker.start()
+                    worker.start(joins_with_others=len(self._workers) > 1)
                 while self._unfinished():
                     self._wait()
                     self._turn()
@@ -123,7 +132,9 @@ class Supervisor:
         self._heed_fatal()
         for worker in self._workers:
             if worker.ended:
+                self._barrier.ended(worker.index)
                 self._worker_ended(worker)
+        self._let_join()
         if self._stop_requests > self._stop_level:
             self._escalate()
         now = time.monotonic()
@@ -136,6 +147,17 @@ class Supervisor:
             if worker.start_at is not None and now >= worker.start_at:
                 log.info("Starting the worker again", worker=worker.index)
                 worker.start()
+
+    def _let_join(self) -> None:
+        with self._lock:
+            prepared, self._prepared = self._prepared, set()
+        for index in prepared:
+            self._barrier.prepared(index)
+        joining = self._barrier.to_join()
+        if joining:
+            log.info("Workers join the group", workers=", ".join(map(str, sorted(joining))))
+        for index in joining:
+            self._workers[index].let_join()
 
     def _heed_fatal(self) -> None:
         with self._lock:
@@ -246,12 +268,18 @@ class Supervisor:
             self._fatal = self._fatal or message
         self._wake()
 
+    def _is_prepared(self, index: int) -> None:
+        """Called by a worker's reader thread."""
+        with self._lock:
+            self._prepared.add(index)
+        self._wake()
+
     def _unfinished(self) -> bool:
         return any(worker.running or worker.start_at is not None for worker in self._workers)
 
     def _wait(self) -> None:
         """Until a process ends, something wakes the loop, or the next moment at which something is due."""
-        moments = [self._kill_at, self._report_at, *(worker.start_at for worker in self._workers)]
+        moments = [self._kill_at, self._report_at, self._barrier.due, *(worker.start_at for worker in self._workers)]
         due = min((moment for moment in moments if moment is not None), default=None)
         timeout_seconds = None if due is None else max(0.0, due - time.monotonic())
         sentinels = [worker.sentinel for worker in self._workers if worker.running]

@@ -52,8 +52,10 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
     files = TaskFiles(settings, topology)
     wiring = Wiring(settings, topology, name, files)
     loop = wiring.loop
-    ParentWatch(connection, loop.stop).start()
-    reports = Reports(wiring, MessageSender(connection))
+    parent = ParentWatch(connection, loop.stop)
+    parent.start()
+    sender = MessageSender(connection)
+    reports = Reports(wiring, sender)
     watch = TopicWatch(wiring.topics, wiring.plane)
     wiring.control.start()
     wiring.updater.start()
@@ -61,7 +63,11 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
     try:
         wiring.control.wait_until_read(CONTROL_READ_TIMEOUT_S)
         loop.publish_first()
-        wiring.plane.start()
+        wiring.plane.connect()
+        if spec.joins_with_others:
+            sender.prepared()
+            parent.wait_for_join()
+        wiring.plane.join()
         watch.start()
         signal.signal(signal.SIGTERM, StopSignals(wiring))
         loop.run()

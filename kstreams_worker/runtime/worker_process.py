@@ -9,11 +9,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
 from kstreams_worker.observe.status import StatusBoard
-from kstreams_worker.runtime.child import FatalMessage, WorkerSpec, WorkerTarget, child_main
+from kstreams_worker.runtime.child import JOIN, FatalMessage, WorkerSpec, WorkerTarget, child_main
 from kstreams_worker.runtime.restarts import RestartPolicy, RestartSchedule
 
 LAST_MESSAGES_TIMEOUT_SECONDS = 5.0
@@ -32,7 +33,9 @@ class WorkerProcess:
         target: WorkerTarget | None,
         board: StatusBoard,
         policy: RestartPolicy,
+        *,
         on_fatal: Callable[[int, FatalMessage], None],
+        on_prepared: Callable[[int], None],
     ) -> None:
         self.index = spec.worker_index
         self.member_id = ""
@@ -45,6 +48,10 @@ class WorkerProcess:
         self._target = target
         self._board = board
         self._on_fatal = on_fatal
+        self._on_prepared = on_prepared
+        self._pipe: Connection | None = None
+        self._writing = threading.Lock()
+        """Held to write to the pipe, and to close it."""
         self._process: BaseProcess | None = None
         self._reader: threading.Thread | None = None
         self._started_at = 0.0
@@ -65,12 +72,11 @@ class WorkerProcess:
         """The process has ended and waits for `reap`."""
         return self._process is not None and self._process.exitcode is not None
 
-    def start(self) -> None:
-        """Start the process."""
+    def start(self, *, joins_with_others: bool = False) -> None:
+        """Start the process. One that joins with others waits for `let_join`, once it could."""
         ours, theirs = _spawning.Pipe(duplex=True)
-        process = _spawning.Process(
-            target=child_main, args=(self._spec, theirs, self._target), name=f"worker-{self.index}"
-        )
+        spec = replace(self._spec, joins_with_others=joins_with_others)
+        process = _spawning.Process(target=child_main, args=(spec, theirs, self._target), name=f"worker-{self.index}")
         self.start_at = None
         self.member_id = ""
         # A terminal's SIGINT must not hit the child before it ignores it: it starts with the signal blocked.
@@ -81,10 +87,18 @@ class WorkerProcess:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self._process = process
+        self._pipe = ours
         self._started_at = time.monotonic()
         self._board.worker_started(self.index)
         self._reader = threading.Thread(target=self._read, args=(ours,), name=f"worker-{self.index}-pipe", daemon=True)
         self._reader.start()
+
+    def let_join(self) -> None:
+        """Tell the process to join its group, if it lives."""
+        with self._writing:
+            if self._pipe is not None:
+                with contextlib.suppress(OSError):
+                    self._pipe.send_bytes(JOIN)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it lives."""
@@ -107,7 +121,7 @@ class WorkerProcess:
         return exit_code, time.monotonic() - self._started_at
 
     def _read(self, connection: Connection) -> None:
-        with connection:
+        try:
             while True:
                 try:
                     message = connection.recv()
@@ -122,3 +136,10 @@ class WorkerProcess:
                         self.left_by_order = message["ordered"]
                     case "fatal":
                         self._on_fatal(self.index, message)
+                    case "prepared":
+                        self._on_prepared(self.index)
+        finally:
+            with self._writing:
+                connection.close()
+                if self._pipe is connection:
+                    self._pipe = None

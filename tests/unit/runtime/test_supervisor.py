@@ -95,6 +95,34 @@ def test_an_order_is_carried_out_when_all_workers_have_left(
     assert running.supervisor.has_left_by_order is carried_out
 
 
+def test_workers_that_start_join_together(tmp_path: Path, notes: Notes) -> None:
+    worker_targets.make_pipe(tmp_path, "go")
+    running = Running(tmp_path, worker_targets.joins_when_told, workers=3, late_seconds=DEADLINE_SECONDS)
+    assert sorted(notes.next() for _ in range(2)) == ["ready 0", "ready 1"]
+    (tmp_path / "go").open("w").close()
+    assert notes.next() == "ready 2", "nobody has joined before"
+    assert sorted(notes.next() for _ in range(3)) == ["joins 0", "joins 1", "joins 2"]
+    assert running.join() == 0
+
+
+def test_a_worker_that_is_late_holds_nobody_up(tmp_path: Path, notes: Notes) -> None:
+    worker_targets.make_pipe(tmp_path, "go")
+    running = Running(tmp_path, worker_targets.joins_when_told, workers=3, late_seconds=0.1)
+    said = [notes.next() for _ in range(4)]
+    assert sorted(said) == ["joins 0", "joins 1", "ready 0", "ready 1"]
+    (tmp_path / "go").open("w").close()
+    assert [notes.next(), notes.next()] == ["ready 2", "joins 2"]
+    assert running.join() == 0
+
+
+def test_a_worker_that_dies_before_it_could_join_holds_nobody_up(tmp_path: Path, notes: Notes) -> None:
+    """It is started again, and joins by itself."""
+    running = Running(tmp_path, worker_targets.dies_before_it_could_join, workers=3, late_seconds=DEADLINE_SECONDS)
+    said = [notes.next() for _ in range(5)]
+    assert sorted(said) == [*["came back, and does not wait"], *["joins 0"] * 2, *["ready 0"] * 2]
+    assert running.join() == 0
+
+
 def test_a_killed_worker_is_announced_at_once_and_started_again(tmp_path: Path, notes: Notes) -> None:
     deaths: list[tuple[int, str]] = []
     running = Running(tmp_path, worker_targets.joins_and_dies_once, on_worker_death=lambda *death: deaths.append(death))

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -63,6 +64,32 @@ def waits_for_sigterm(spec: WorkerSpec, connection: Connection) -> int:
     note(spec, f"up {spec.worker_index} {os.getpid()}")
     told.wait()
     note(spec, f"stopped {spec.worker_index}")
+    return 0
+
+
+def joins_when_told(spec: WorkerSpec, connection: Connection) -> int:
+    """The last one is ready only when the test says so."""
+    if spec.worker_index == 2:
+        (spec.settings.state_dir / "go").open().close()  # a named pipe: waits for the test
+    parent = ParentWatch(connection, lambda: None)
+    parent.start()
+    sender = MessageSender(connection)
+    note(spec, f"ready {spec.worker_index}")
+    sender.prepared()
+    parent.wait_for_join()
+    sender.close()
+    note(spec, f"joins {spec.worker_index}")
+    return 0
+
+
+def dies_before_it_could_join(spec: WorkerSpec, connection: Connection) -> int:
+    marker = spec.settings.state_dir / "died"
+    if spec.worker_index == 2 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if spec.joins_with_others:
+        return joins_when_told(replace(spec, worker_index=0), connection)
+    note(spec, "came back, and does not wait")
     return 0
 
 
