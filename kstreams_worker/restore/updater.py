@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, cast
 
 import structlog
@@ -31,6 +32,7 @@ import structlog
 from assignor.model import LagRecords, TaskId, WorkerId
 from kstreams_worker.errors import BrokerError, KStreamsError
 from kstreams_worker.group.events import OffsetsUnstable
+from kstreams_worker.io.call_thread import CallThread
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.tasks.task import Task
@@ -48,6 +50,9 @@ ENDS_INTERVAL_S = 0.5
 """How often the changelogs' ends are asked for, to know the lag of what is followed."""
 RETRY_INTERVAL_S = 0.01
 FINISH_WARNING_S = 5.0
+AHEAD_S = 5.0
+"""How long state must be ahead of its changelog before it is given up: a broker that has just started to lead a partition may
+tell an end that is too low."""
 LOCK_WARNING_S = 5.0
 CLOSING_THREADS = 4
 
@@ -94,12 +99,21 @@ class _Followed:
     fences: list[Future[None]] = field(default_factory=list)
     offsets: Mapping[Partition, int] | None = None
     final_ends: dict[Partition, int] | None = None
+    ahead_since: float | None = None
     warned: bool = False
 
     @property
     def is_urgent(self) -> bool:
         """Whether nothing but its changelogs' records keeps this task from being processed."""
         return self.final_ends is not None
+
+    def is_ahead(self, ends: Mapping[Partition, int]) -> bool:
+        """Whether it is past these ends, and has been so for a while."""
+        if not any(self.positions.get(partition, 0) > end for partition, end in ends.items()):
+            self.ahead_since = None
+        elif self.ahead_since is None:
+            self.ahead_since = time.monotonic()
+        return self.ahead_since is not None and time.monotonic() - self.ahead_since >= AHEAD_S
 
     def reached(self, ends: Mapping[Partition, int]) -> bool:
         return all(self.positions.get(partition, 0) >= end for partition, end in ends.items())
@@ -119,7 +133,6 @@ class Updater(threading.Thread):
         self._followed: dict[Task, _Followed] = {}
         self._by_partition: dict[Partition, _Followed] = {}
         self._reading: set[Partition] = set()
-        self._fencing = ThreadPoolExecutor(max_workers=4, thread_name_prefix="fence")
         self._fences: dict[WorkerId, Future[None]] = {}
         self._closers = ThreadPoolExecutor(max_workers=CLOSING_THREADS, thread_name_prefix=f"{name}-close")
         self._closing: dict[TaskId, Future[None]] = {}
@@ -163,7 +176,6 @@ class Updater(threading.Thread):
         finally:
             for task in list(self._followed):
                 self._drop(task)
-            self._fencing.shutdown(wait=False, cancel_futures=True)
             reader.close()
             self._closers.shutdown()
 
@@ -210,8 +222,10 @@ class Updater(threading.Thread):
     def _fence(self, worker: WorkerId) -> Future[None]:
         pending = self._fences.get(worker)
         if pending is None or pending.done():
-            pending = self._fencing.submit(self._sources.fence, worker)
-            self._fences[worker] = pending
+            # A thread of its own, that does not keep the process alive: it may wait for brokers that do not answer.
+            thread = CallThread(f"fence-{worker.instance.hex()[:8]}-{worker.index}")
+            pending = self._fences[worker] = thread.submit(partial(self._sources.fence, worker))
+            thread.close()
         return pending
 
     def _drop(self, task: Task) -> None:
@@ -308,8 +322,9 @@ class Updater(threading.Thread):
         ends = self._sources.stable_ends(partition for followed in followed_tasks for partition in followed.positions)
         for followed in followed_tasks:
             own = {partition: ends[partition] for partition in followed.positions}
-            if any(followed.positions[partition] > end for partition, end in own.items()):
+            if followed.is_ahead(own):
                 self._start_over(followed)
+            if followed.ahead_since is not None:
                 continue
             if followed.first_ends is None:
                 followed.first_ends = own
@@ -377,11 +392,11 @@ class Updater(threading.Thread):
         stable = self._sources.stable_ends(partitions) if partitions else {}
         written = self._sources.written_ends(partitions) if partitions else {}
         for followed in waiting:
-            own = followed.task.changelogs
-            if any(followed.positions.get(partition, 0) > written[partition] for partition in own):
+            own = {partition: written[partition] for partition in followed.task.changelogs}
+            if followed.is_ahead(own):
                 self._start_over(followed)
-            elif all(stable[partition] == written[partition] for partition in own):
-                followed.final_ends = {partition: stable[partition] for partition in own}
+            elif followed.ahead_since is None and all(stable[partition] == end for partition, end in own.items()):
+                followed.final_ends = own
 
     def _give_back(self, followed: _Followed) -> None:
         task = followed.task

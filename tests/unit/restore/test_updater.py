@@ -12,6 +12,7 @@ import pytest
 from assignor.model import InstanceId, TaskId, WorkerId
 from kstreams_worker.group.events import OffsetsUnstable
 from kstreams_worker.io.consumer import Fetched
+from kstreams_worker.restore import updater
 from kstreams_worker.restore.events import CaughtUp, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.restore.updater import Sources, Updater
 from kstreams_worker.tasks.states import Role
@@ -41,6 +42,8 @@ class ScriptedKafka:
         self.committed: dict[Partition, int] = {INPUT: 42}
         self.unstable_answers = 0
         self.unsettled_answers = 0
+        self.low_answers = 0
+        """How many more times the changelog's end is told to be 0."""
         self.diary: list[str] = []
         self.position: int | None = None
         self.ended = False
@@ -78,6 +81,8 @@ class ScriptedKafka:
 
     def stable_ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         self.diary.append("stable end")
+        if self._is_low():
+            return dict.fromkeys(partitions, 0)
         if self.unsettled_answers:
             self.unsettled_answers -= 1
             return dict.fromkeys(partitions, self.stable - 1)
@@ -85,7 +90,13 @@ class ScriptedKafka:
 
     def written_ends(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         self.diary.append("written end")
+        if self._is_low():
+            return dict.fromkeys(partitions, 0)
         return dict.fromkeys(partitions, self.written)
+
+    def _is_low(self) -> bool:
+        self.low_answers -= 1
+        return self.low_answers >= 0
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]:
         self.diary.append("offsets")
@@ -256,14 +267,28 @@ def test_it_waits_for_another_worker_to_close_the_stores() -> None:
         assert run.event() == Finished(active, {INPUT: 42})
 
 
-def test_state_ahead_of_its_changelog_is_set_aside() -> None:
+def test_state_ahead_of_its_changelog_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic was deleted and created anew: what the store holds belongs to another history."""
+    monkeypatch.setattr(updater, "AHEAD_S", 0.05)
     with restoring(ScriptedKafka(4), store_at=900) as run:
         active = task(Role.ACTIVE)
         run.updater.finish(active)
         assert run.event() == Finished(active, {INPUT: 42})
         assert run.set_aside == [active.id]
         assert len(values(active)) == 4
+
+
+@pytest.mark.parametrize("finishing", [True, False])
+def test_an_end_that_is_too_low_for_a_moment_costs_no_state(finishing: bool) -> None:
+    """A broker tells one when it has just begun to lead a partition."""
+    kafka = ScriptedKafka(8)
+    kafka.low_answers = 4
+    with restoring(kafka, store_at=8) as run:
+        some = task(Role.ACTIVE if finishing else Role.LEARNER)
+        (run.updater.finish if finishing else run.updater.follow)(some)
+        assert run.event() == (Finished(some, {INPUT: 42}) if finishing else CaughtUp(some))
+        assert run.set_aside == []
+        assert kafka.low_answers < 0
 
 
 def test_a_task_that_cannot_be_written_is_reported() -> None:
