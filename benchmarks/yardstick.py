@@ -120,6 +120,7 @@ def _consumer(job: Job, exactly_once: bool) -> Consumer:
             "queued.max.messages.kbytes": 65_536,
             "fetch.message.max.bytes": 4 * 1024 * 1024,
             "fetch.wait.max.ms": 50,
+            "fetch.queue.backoff.ms": 10,
             "check.crcs": False,
         }
     )

@@ -27,6 +27,10 @@ log = structlog.get_logger(__name__)
 FETCH_WAIT_MS = 50
 """How long a broker holds a fetch that finds nothing. It bounds how long a newly assigned partition waits behind it."""
 
+QUEUE_BACKOFF_MS = 10
+"""How long the client, once it has read far enough ahead, waits before it looks again. By default it is a second, in which a
+fast worker can use up all it had."""
+
 LEADERS_TIMEOUT_S = 1.0
 READ_RECORDS = 5_000
 """What is asked of the client at a time."""
@@ -63,6 +67,7 @@ class RecordConsumer:
             {
                 "fetch.wait.max.ms": FETCH_WAIT_MS,
                 "fetch.error.backoff.ms": 50,
+                "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
                 "queued.max.messages.kbytes": 65_536,
                 "fetch.message.max.bytes": 4 * 1024 * 1024,
                 "check.crcs": False,
