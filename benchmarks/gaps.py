@@ -31,7 +31,8 @@ from kstreams_worker.io.consumer import RecordConsumer
 from kstreams_worker.testing.broker import RunningKafka
 
 PARTITIONS = 4
-STEP_TIMEOUT_S = 120.0
+STEP_TIMEOUT_S = 300.0
+"""Kafka Streams looks once a minute whether a copy has caught up."""
 SETTLED_S = 2.5
 """A status may be a second old, so only what several in a row agree on has settled."""
 POLL_S = 0.1
