@@ -34,7 +34,7 @@ fast worker can use up all it had."""
 LEADERS_TIMEOUT_S = 1.0
 READ_RECORDS = 5_000
 """What is asked of the client at a time."""
-AHEAD_RECORDS_MAX = 50_000
+AHEAD_RECORDS_MAX = 20_000
 AHEAD_BYTES_MAX = 32 * 1024 * 1024
 """How far it reads ahead for partitions that have nothing waiting: the client may have something of theirs further back."""
 SAMPLING = 16
