@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from confluent_kafka.admin import (
 )
 from harness.application import Application, application
 
-from kstreams_worker.devbroker.embedded import EmbeddedBroker
 from kstreams_worker.testing.broker import RunningKafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
@@ -62,17 +60,6 @@ def test_a_topic_of_another_shape_and_full_of_garbage_is_used(kafka: RunningKafk
             assert not instance.log(NO_USE)
         assert len(first.log("the control topic is not as it should be")) == 1
         app.finish()
-
-
-@pytest.fixture(scope="module")
-def strict_kafka() -> Iterator[RunningKafka]:
-    """A broker that looks at access rights: everybody may do everything but for what a rule denies."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with EmbeddedBroker(1, properties=properties) as broker:
-        yield RunningKafka(broker.bootstrap_servers, broker)
 
 
 def test_without_rights_the_group_works_at_heartbeat_speed(strict_kafka: RunningKafka, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from confluent_kafka.admin import (
 from harness.application import ALL_TASKS, Application, application
 from harness.instances import run_command
 
-from kstreams_worker.devbroker.embedded import EmbeddedBroker
 from kstreams_worker.testing.broker import RunningKafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
@@ -87,17 +86,6 @@ def test_an_internal_topic_that_does_not_fit(kafka: RunningKafka, tmp_path: Path
         assert code == 1
         [line] = found["internal topics"]
         assert "has 3 partitions, the topology needs 4" in line["text"]
-
-
-@pytest.fixture(scope="module")
-def strict_kafka() -> Iterator[RunningKafka]:
-    """A broker that looks at access rights: everybody may do what no rule is about."""
-    properties = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with EmbeddedBroker(1, properties=properties) as broker:
-        yield RunningKafka(broker.bootstrap_servers, broker)
 
 
 @contextlib.contextmanager
