@@ -26,6 +26,9 @@ SPEC = StoreSpec("counts", value=Codec(lambda value: b"%d" % value, int))
 FIRST_ROUNDS = 2
 """Rounds that are not counted: the store is empty in the first."""
 START_MS = 1_700_000_000_000
+STATE_BYTES = 200
+BATCH_KEYS = 500
+BATCHES = 100
 
 
 def keys_of(count: int) -> list[bytes]:
@@ -45,9 +48,9 @@ def seconds(action: Callable[..., object], *arguments: Any) -> float:
 
 
 @contextmanager
-def a_store(resources: StateResources) -> Any:
+def a_store(resources: StateResources, spec: StoreSpec = SPEC) -> Any:
     with tempfile.TemporaryDirectory() as directory:
-        store = open_store(SPEC, Path(directory) / "counts", resources)
+        store = open_store(spec, Path(directory) / "store", resources)
         yield store
         store.close()
 
@@ -139,6 +142,34 @@ def bench_reading(keys: Sequence[bytes]) -> None:
     print(f"{'scan':42s} {scan:6.0f} ns/key")
 
 
+def bench_reading_together(count: int) -> None:
+    """Batches of random keys of a state much larger than the cache, with a commit after each, as processing reads them."""
+    keys, chance = keys_of(count), random.Random(3)
+    values = [bytes(STATE_BYTES)] * BATCH_KEYS
+    times: dict[bool, list[float]] = {False: [], True: []}
+    with a_store(StateResources(cache_bytes=MIB), StoreSpec("states")) as store:
+        for start in range(0, count, BATCH_KEYS):
+            some = keys[start : start + BATCH_KEYS]
+            store.restore(some, values[: len(some)], [START_MS] * len(some), start + len(some))
+        store.flush()
+
+        def process(batch: Sequence[bytes], together: bool) -> None:
+            if together:
+                store.prefetch(batch)
+            for key in batch:
+                if key not in store.dirty:
+                    store.load(key)
+
+        for number in range(BATCHES):
+            together = number % 2 > 0
+            times[together].append(seconds(process, chance.choices(keys, k=BATCH_KEYS), together))
+            store.stage()
+            store.commit(None)
+    alone, joint = (statistics.median(times[together]) / BATCH_KEYS * 1e9 for together in (False, True))
+    title = f"read {BATCH_KEYS} of {count:,} keys of {STATE_BYTES} bytes"
+    print(f"{title:42s} {alone:6.0f} ns/key one by one, {joint:.0f} ns together")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=200_000, help="records per commit")
@@ -154,6 +185,7 @@ def main() -> None:
     ):
         bench_counting(title, arguments.records, keys, arguments.rounds, cache_bytes)
     bench_reading(keys)
+    bench_reading_together(1_000_000)
     bench_restore(2_000_000, keys, 10_000)
     bench_restore(2_000_000, keys_of(2_000_000), 10_000)
 

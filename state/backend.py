@@ -25,6 +25,9 @@ class Backend(Protocol):
     def get(self, key: bytes) -> tuple[bytes, int] | None:
         """`(value, timestamp_ms)`, or None when the key is absent."""
 
+    def get_many(self, keys: Sequence[bytes]) -> list[tuple[bytes, int] | None]:
+        """What `get` gives for each of the keys, for less than as many calls would cost."""
+
     def write(self, rows: Sequence[Row], changelog_offset: int | None) -> None:
         """Apply the rows and the offset in one step: either both are kept, or neither. Of a key's rows the last counts."""
 

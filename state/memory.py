@@ -28,6 +28,9 @@ class MemoryBackend:
     def get(self, key: bytes) -> tuple[bytes, int] | None:
         return self._records.get(key)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[tuple[bytes, int] | None]:
+        return list(map(self._records.get, keys))
+
     def write(self, rows: Sequence[Row], changelog_offset: int | None) -> None:
         kept = self._records
         removed = False

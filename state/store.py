@@ -61,6 +61,9 @@ DECODED_FACTOR = 4
 FIRST_VALUE_BYTES = 16.0
 FIRST_KEY_BYTES = 32.0
 """Guesses at the mean sizes, until the first commit has been measured."""
+PREFETCH_SHARE = 1 / 16
+"""Keys of a batch that were not cached, from which on the next batch's are read together: that costs two thirds of reading
+them one by one, but a look-up more for each key that is cached."""
 SAMPLING = 8
 """Every eighth record's size is measured."""
 
@@ -90,6 +93,9 @@ class KeyValueStore:
         """Those that the present pass has yet to write."""
         self._pass_offset: int | None = None
         self._next_pass = time.monotonic() + PASS_INTERVAL_S
+        self._batch_keys = 0
+        self._batch_reads = 0
+        """Of the present batch: its keys, and those of them that were not cached."""
         self._restored: dict[bytes, Row] = {}
         self._backend = backend
         self._resources = resources
@@ -123,8 +129,29 @@ class KeyValueStore:
         self.dirty[key] = entry
         return entry
 
+    def prefetch(self, keys: Sequence[bytes | None]) -> None:
+        """Tell the keys of a batch that is about to be processed: where many are not cached they are read together."""
+        many = self._batch_reads > PREFETCH_SHARE * self._batch_keys
+        self._batch_keys, self._batch_reads = len(keys), 0
+        if many:
+            missing = set(keys).difference(self._cached, self._restored)
+            self._read_together([key for key in missing if key is not None])
+
+    def _read_together(self, keys: Sequence[bytes]) -> None:
+        self._batch_reads = len(keys)
+        decode, cached = self._decode, self._cached
+        for key, found in zip(keys, self._backend.get_many(keys), strict=True):
+            if found is None:
+                cached[key] = [None, NO_TIMESTAMP, None]
+                continue
+            try:
+                cached[key] = [decode(found[0]), found[1], None]
+            except Exception:  # to be reported for the record that needs it: `load` will find out again
+                continue
+
     def _read(self, key: bytes) -> Entry:
         """The entry of a key that is not cached."""
+        self._batch_reads += 1
         value, timestamp_ms = self._stored(key)
         return [None if value is None else self._decode_value(key, value), timestamp_ms, None]
 

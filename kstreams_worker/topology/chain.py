@@ -214,6 +214,10 @@ class Chain:
                 self.setup.append(f"{names[2]} = {{}}")
         return names
 
+    def store_object(self, node: TableNode) -> str:
+        """The name of a step's store itself."""
+        return self.store(node)[0].replace("dirty", "store")
+
     def topics_of(self, source: SourceNode) -> tuple[str, ...]:
         """The real names of a source's topics."""
         return (source.repartition.topic(self.application_id),) if source.repartition else source.topics

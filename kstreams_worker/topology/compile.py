@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import length_hint
 from types import CodeType
@@ -149,6 +149,8 @@ def _emit_source(chain: Chain, node: SourceNode) -> str:
     with code.apart(2) as body:
         code.line("raw_keys, raw_values, times, kept = batch.keys, batch.values, batch.timestamps_ms, None")
         _emit_decoding(chain, node, key_wanted=key.used)
+        for table in _tables_of_all_records(node, node):
+            code.line(f"{chain.store_object(table)}.prefetch(raw_keys)")
         first, *others = columns
         code.line(f"position = iter({first})")
         if _uses_timers(chain, node):
@@ -162,6 +164,19 @@ def _emit_source(chain: Chain, node: SourceNode) -> str:
             code.line("explain.record(error, batch, index if kept is None else kept[index])")
     chain.function(name, ["batch"], body, node)
     return name
+
+
+def _tables_of_all_records(source: SourceNode, node: Node) -> Iterator[TableNode]:
+    """The steps with a store that each of the source's records reaches under the key it came with, but for null keys."""
+    for child in node.children:
+        if isinstance(child, TableNode):
+            if child.store is not None and child.key is not None and child.key.name == source.key.name:
+                yield child
+        elif isinstance(child, _KEEP_ALL_RECORDS):
+            yield from _tables_of_all_records(source, child)
+
+
+_KEEP_ALL_RECORDS = (nodes.KeyPresentNode, nodes.MapValuesNode, nodes.MergeNode, nodes.PeekNode)
 
 
 def _emit_decoding(chain: Chain, node: SourceNode, *, key_wanted: bool) -> None:

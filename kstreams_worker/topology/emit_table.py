@@ -114,7 +114,7 @@ def emit_flush(chain: Chain, node: TableNode) -> str:
     assert node.store is not None and node.value is not None
     code, name = chain.code, chain.code.fresh("flush")
     dirty, _, before = chain.store(node)
-    store = dirty.replace("dirty", "store")
+    store = chain.store_object(node)
     code.step = node
     with code.apart(4) as loop:
         row = table_row(node, "raw_key", "value", "time", "old" if node.keeps_old else None)

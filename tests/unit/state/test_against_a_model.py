@@ -68,8 +68,16 @@ class StoreMachine(RuleBasedStateMachine):
         ),
         then=st.sampled_from([[], ["stage"], ["stage", "commit"], ["stage", "commit"], ["abort"], ["stage", "abort"]]),
         looks=st.sets(KEYS, max_size=3),
+        others=st.lists(OPTIONAL_KEYS, max_size=3),
     )
-    def process(self, changes: list[tuple[str, bytes, int, int]], then: list[str], looks: set[bytes]) -> None:
+    def process(
+        self,
+        changes: list[tuple[str, bytes, int, int]],
+        then: list[str],
+        looks: set[bytes],
+        others: list[bytes | None],
+    ) -> None:
+        self.store.prefetch([*(key for _, key, _, _ in changes), *others])
         for change, key, number, time in changes:
             getattr(self, f"_{change}")(key, number, time)
         for step in then:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from state import (
@@ -24,6 +26,7 @@ from state import (
     open_store,
     rocks,
 )
+from state.rocks import RocksBackend
 
 SPEC = StoreSpec("names")
 PROJECT = Path(__file__).parents[3]
@@ -273,3 +276,36 @@ def test_no_write_ahead_log_is_written(tmp_path: Path) -> None:
     store.flush()
     assert sum(file.stat().st_size for file in (tmp_path / "names").glob("*.log")) == 0
     store.close()
+
+
+@pytest.mark.parametrize("format", StoreFormat)
+def test_many_keys_are_read_as_one_by_one(tmp_path: Path, format: StoreFormat) -> None:
+    """From files as from write buffers, in the order asked, twice if asked twice."""
+    backend = RocksBackend(tmp_path / "names", StateResources(), format)
+    backend.write([(b"%06d" % number, b"old", 1) for number in range(5_000)], 1)
+    backend.flush(wait=True)
+    backend.write([(b"%06d" % number, b"new", 2) for number in range(0, 5_000, 2)] + [(b"000001", None, 2)], 2)
+    keys = [b"000003", b"000002", b"none", b"000001", b"000003", b""]
+    assert backend.get_many(keys) == [backend.get(key) for key in keys]
+    assert backend.get_many(keys)[1] == (b"new", 2 if format is StoreFormat.TIMESTAMPED else NO_TIMESTAMP)
+    assert backend.get_many([]) == []
+    backend.close()
+    with pytest.raises(StateError, match="closed"):
+        backend.get_many(keys)
+
+
+@pytest.mark.skipif(not hasattr(psutil.Process, "io_counters"), reason="this system does not count a process's reads")
+def test_a_look_up_reads_little_however_large_the_file(tmp_path: Path) -> None:
+    """The filter and index of a large file do not fit the cache as a whole; read for each key, they cost 500 KB a time."""
+    process = psutil.Process()
+    backend = RocksBackend(tmp_path / "names", StateResources(block_cache_bytes=256 * 1024), StoreFormat.TIMESTAMPED)
+    keys = [b"%09d" % number for number in range(300_000)]
+    for start in range(0, len(keys), 5_000):
+        backend.write([(key, b"value", 1) for key in keys[start : start + 5_000]], start)
+    backend.flush(wait=True)
+    backend._db.compact_range(None, None)
+    before = process.io_counters().read_chars
+    for key in random.Random(1).sample(keys, 500):
+        assert backend.get(key) == (b"value", 1)
+    assert (process.io_counters().read_chars - before) / 500 < 40_000
+    backend.close()

@@ -265,3 +265,64 @@ def test_scans_forget_keys_that_were_aborted_or_committed(store: KeyValueStore) 
         store.put(b"d", 1, 1)
         assert [key for key, _, _ in store.all()] == [*committed, b"c", b"d"]
         store.abort()
+
+
+class CountingBackend(MemoryBackend):
+    """Notes which keys are read together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_together: list[set[bytes]] = []
+
+    def get_many(self, keys: Sequence[bytes]) -> list[tuple[bytes, int] | None]:
+        self.read_together.append(set(keys))
+        return super().get_many(keys)
+
+
+def process(store: KeyValueStore, *keys: bytes | None) -> None:
+    """What generated code does with a batch."""
+    store.prefetch(keys)
+    for key in keys:
+        if key is not None:
+            _ = store.dirty.get(key) or store.load(key)
+
+
+def test_keys_that_are_not_cached_are_read_together_if_the_last_batch_had_many() -> None:
+    """And only then: for a state that is cached, looking for what is missing would cost more than it spares."""
+    backend = CountingBackend()
+    store = KeyValueStore(StoreSpec("counts", value=NUMBER), backend, StateResources())
+    process(store, b"a", b"b")
+    assert backend.read_together == []
+    process(store, b"b", b"c", b"c", None, b"d")
+    assert backend.read_together == [{b"c", b"d"}]
+    process(store, b"a", b"b", b"c", b"d")
+    assert backend.read_together == [{b"c", b"d"}, set()]
+    process(store, b"e")
+    assert backend.read_together == [{b"c", b"d"}, set()], "all of the last batch were cached"
+
+
+def test_keys_read_together_are_as_the_newest_layer_has_them(store: KeyValueStore) -> None:
+    """A record that was just restored has not reached the backend yet."""
+    store.restore([b"a", b"b", b"c"], [b"1", b"2", b"3"], [10, 20, 30], 3)
+    store.flush()
+    store.restore([b"a", b"b"], [b"7", None], [70, 80], 5)
+    process(store, b"x")
+    process(store, b"a", b"b", b"c", b"d")
+    assert {key: entry[:2] for key, entry in store.dirty.items()} == {
+        b"x": [None, NO_TIMESTAMP],
+        b"a": [7, 70],
+        b"b": [None, NO_TIMESTAMP],
+        b"c": [3, 30],
+        b"d": [None, NO_TIMESTAMP],
+    }
+
+
+def test_a_value_that_cannot_be_decoded_is_reported_for_the_record_that_needs_it(store: KeyValueStore) -> None:
+    """Reading ahead is not the place: the message there would name no record."""
+    store.restore([b"a", b"b"], [b"no number", b"2"], [10, 20], 2)
+    store.flush()
+    process(store, b"x")
+    store.prefetch([b"a", b"b"])
+    assert store.load(b"b")[:2] == [2, 20]
+    with pytest.raises(StoreCodecError, match="b'a' cannot be decoded"):
+        store.load(b"a")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kstreams_worker import KStream, StreamsBuilder, Topology, TopologyError
@@ -98,3 +100,25 @@ def test_columns_that_no_step_needs_are_not_walked() -> None:
     builder = StreamsBuilder()
     builder.stream("in").for_each(lambda key, value: None)
     assert "for raw_key, raw_value in zip(position, raw_values):" in source_of(builder.build())
+
+
+def test_a_store_that_all_records_reach_is_told_the_keys_of_each_batch() -> None:
+    """So that it can read them together. Where a step may drop records, or change keys, it reads what it is asked for."""
+
+    def prefetching(build: Callable[[KStream], KStream]) -> bool:
+        builder = StreamsBuilder()
+        build(builder.stream("in", key=str, value=int)).group_by_key().count().to_stream().to("out")
+        return ".prefetch(" in source_of(builder.build())
+
+    assert prefetching(lambda stream: stream)
+    assert prefetching(lambda stream: stream.map_values(lambda value: value + 1, value=int).peek(print))
+    assert not prefetching(lambda stream: stream.filter(lambda key, value: value > 1))
+    assert not prefetching(lambda stream: stream.flat_map_values(lambda value: [value], value=int))
+
+
+def test_a_regrouped_count_tells_its_store_the_keys_of_the_repartition_topic() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=str, value=str).group_by(lambda key, value: value, key=str).count().to_stream().to("out")
+    first, second = builder.build().subtopologies
+    assert ".prefetch(" not in compile_subtopology(first, "app").source
+    assert "store_0.prefetch(raw_keys)" in compile_subtopology(second, "app").source
