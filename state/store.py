@@ -49,10 +49,13 @@ PASS_INTERVAL_S = 300.0
 """A pass begins after this long, too: what is replayed must not be so old that the changelog has dropped its tombstones."""
 PASS_ENTRIES_MIN = 4_096
 """A pass writes this many entries at each commit (about 5 ms), or half as many as were committed if that is more."""
-RESTORED_RECORDS_MAX = 32_768
+EVICTED_ENTRIES_MIN = 1_024
+"""A commit lets go of this many entries beyond those it brought, or an eighth of the excess: a store's share of memory halves
+when the worker opens another, and half a cache written at once held the processing up for a second."""
+RESTORED_RECORDS_MAX = 8_192
 """Restored records that are gathered before they are written: of a key's records only the newest is."""
-WRITE_ROWS_MAX = 5_000
-"""Rows of one write, about 7 ms in which RocksDB holds Python's global lock and stops other threads. What is more goes in
+WRITE_ROWS_MAX = 1_000
+"""Rows of one write, 1 to 3 ms in which RocksDB holds Python's global lock and stops other threads. What is more goes in
 several, of which only the last has the new offset: after a crash in between some of the changelog is replayed in vain."""
 ENTRY_BYTES = 300
 """What Python needs for an entry beside its key's and value's bytes: dict slot, list, tuple, numbers, object headers."""
@@ -68,6 +71,7 @@ SAMPLING = 8
 """Every eighth record's size is measured."""
 
 _row_of = itemgetter(2)
+_key_of = itemgetter(0)
 
 
 def key_after_prefix(prefix: bytes) -> bytes | None:
@@ -413,7 +417,7 @@ class KeyValueStore:
         self._cached_max = self._entries_max()
         excess = len(self._cached) - self._cached_max
         if excess > 0:
-            self._evict(excess)
+            self._evict(min(excess, max(committed + EVICTED_ENTRIES_MIN, excess // 8)))
         if self._is_pass_due() and not self._in_pass:
             self._begin_pass()
             self._go_on_with_pass(PASS_ENTRIES_MIN)
@@ -463,6 +467,10 @@ class KeyValueStore:
         unwritten = [entry for entry in entries if entry[2] is not None]
         if unwritten or self._restored or changelog_offset != self._written_offset:
             rows = [*self._restored.values(), *map(_row_of, unwritten)]
+            if len(rows) > WRITE_ROWS_MAX:
+                rows.sort(
+                    key=_key_of
+                )  # the backend's parts are then narrow ranges; of a key's rows the last stays last
             while len(rows) > WRITE_ROWS_MAX:
                 self._backend.write(rows[:WRITE_ROWS_MAX], self._written_offset)
                 del rows[:WRITE_ROWS_MAX]

@@ -12,6 +12,9 @@ reach the partitions it wrote one after the other:
 Such a task stands still, so in the third step only the changelogs of such tasks are read: what others still have to restore
 can be a hundred thousand records, and the client has most of them queued already.
 
+While nobody stands still and the worker processes records, this thread takes a little at a time and rests as long as that took:
+both want Python's global lock and the processor, and processing goes first.
+
 Closing a store writes and flushes it, which takes up to a second: that is done on threads of its own, for the tasks of the
 loop as well.
 """
@@ -42,6 +45,9 @@ from state.store import KeyValueStore
 log = structlog.get_logger(__name__)
 
 MAX_RECORDS = 10_000
+SHARED_RECORDS = 1_000
+"""Records of one turn while the worker processes others' records: some milliseconds of work."""
+REST_MAX_S = 0.05
 FETCH_TIMEOUT_S = 0.02
 FINISH_FETCH_TIMEOUT_S = 0.002
 """While a task stands still until its state is complete, what else there is to do does not wait for records."""
@@ -83,6 +89,8 @@ class Sources:
     set_aside: Callable[[Task], None]
     """Close the task's stores and rename their directories: they do not belong to the changelogs that exist."""
     fence: Callable[[WorkerId], None]
+    is_processing: Callable[[], bool]
+    """Whether the worker has tasks that run."""
 
 
 @dataclass(eq=False)
@@ -138,6 +146,8 @@ class Updater(threading.Thread):
         self._closing: dict[TaskId, Future[None]] = {}
         self._next_ends = 0.0
         self._next_retry = 0.0
+        self._rest_s = 0.0
+        """How long to do nothing before the next turn."""
         self._stopping = False
         self.restored_records = 0
 
@@ -180,9 +190,9 @@ class Updater(threading.Thread):
             self._closers.shutdown()
 
     def _take_commands(self) -> None:
-        wait_s = None if not self._followed else (0 if self._by_partition else IDLE_WAIT_S)
+        wait_s = None if not self._followed else (self._rest_s if self._by_partition else IDLE_WAIT_S)
         try:
-            self._commands.get(timeout=wait_s)() if wait_s != 0 else self._commands.get_nowait()()
+            self._commands.get(block=wait_s != 0, timeout=wait_s)()
             while True:
                 self._commands.get_nowait()()
         except queue.Empty:
@@ -193,18 +203,26 @@ class Updater(threading.Thread):
             self._forget_gone(reader)
             self._open_waiting()
             self._choose_what_to_read(reader)
-            if self._reading:
-                somebody_waits = any(followed.finishing for followed in self._followed.values())
-                fetched = reader.fetch(MAX_RECORDS, FINISH_FETCH_TIMEOUT_S if somebody_waits else FETCH_TIMEOUT_S)
-                for batch in fetched.batches:
-                    self._restore(batch)
-                for partition, end in fetched.ends.items():
-                    self._advance(partition, end)
+            self._rest_s = self._read(reader) if self._reading else 0.0
             self._look_at_ends()
             self._look_at_finishing()
         except BrokerError as error:
             log.warning("restore is waiting for the brokers", error=str(error))
             self._next_ends = self._next_retry = time.monotonic() + 1.0
+
+    def _read(self, reader: ChangelogReader) -> float:
+        """Restore what is there of the changelogs. Returns how long to rest then."""
+        somebody_waits = any(followed.finishing for followed in self._followed.values())
+        shares = not somebody_waits and self._sources.is_processing()
+        started = time.monotonic()
+        fetched = reader.fetch(
+            SHARED_RECORDS if shares else MAX_RECORDS, FINISH_FETCH_TIMEOUT_S if somebody_waits else FETCH_TIMEOUT_S
+        )
+        for batch in fetched.batches:
+            self._restore(batch)
+        for partition, end in fetched.ends.items():
+            self._advance(partition, end)
+        return min(time.monotonic() - started, REST_MAX_S) if shares and fetched.batches else 0.0
 
     # -- commands -------------------------------------------------------------------------------------------------
 

@@ -115,6 +115,11 @@ class Processor:
         """Rows sent to each changelog partition for the next commit."""
 
     @property
+    def is_processing(self) -> bool:
+        """Whether any task runs."""
+        return bool(self._running)
+
+    @property
     def running(self) -> list[Task]:
         return list(dict.fromkeys(self._running.values()))
 

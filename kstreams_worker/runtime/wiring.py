@@ -177,6 +177,7 @@ class Wiring:
             close_task=self.files.close,
             set_aside=self.files.set_aside,
             fence=self._fence,
+            is_processing=lambda: self.loop.is_processing,
         )
         return Updater(
             sources, self.events.put, acceptable_lag=settings.acceptable_recovery_lag, name=f"restore-{self.name.index}"

@@ -128,6 +128,11 @@ class WorkerLoop:
         """End the loop after its current turn; `run` then closes cleanly. Safe in a signal handler."""
         self._stop_requested = True
 
+    @property
+    def is_processing(self) -> bool:
+        """Whether any task runs."""
+        return self._processor.is_processing
+
     def snapshot(self) -> list[Task]:
         """The tasks of this worker. They go on living: read plain attributes only."""
         return list(self.tasks.values())

@@ -140,6 +140,7 @@ class Restoring:
             close_task=Task.close,
             set_aside=self._set_aside,
             fence=lambda worker: kafka.diary.append(f"fence {worker.index}"),
+            is_processing=lambda: False,
         )
         self.updater = Updater(sources, self.events.put, acceptable_lag=acceptable_lag, name="restore")
 

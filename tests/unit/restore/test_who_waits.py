@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 import pytest
 
 from assignor.model import TaskId
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.restore.events import CaughtUp, Closed, Finished, RestoreEvent
-from kstreams_worker.restore.updater import Sources, Updater
+from kstreams_worker.restore.updater import MAX_RECORDS, SHARED_RECORDS, Sources, Updater
 from kstreams_worker.tasks.states import Role
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import Partition, RecordBatch
@@ -36,6 +38,8 @@ class SlowKafka:
         self.read: list[Partition] = []
         self.allowed = threading.Semaphore(0)
         self.unallowed_reads = threading.Event()
+        self.fetches: list[tuple[int, float, float]] = []
+        """Of those that found something: how much was asked for, beginning, end."""
 
     def assign(self, positions: Mapping[Partition, int | None]) -> None:
         assert not self.positions.keys() & positions.keys()
@@ -46,6 +50,13 @@ class SlowKafka:
             del self.positions[partition]
 
     def fetch(self, max_records: int, timeout_s: float) -> Fetched:
+        started = time.monotonic()
+        fetched = self._fetch(timeout_s)
+        if fetched.batches:
+            self.fetches.append((max_records, started, time.monotonic()))
+        return fetched
+
+    def _fetch(self, timeout_s: float) -> Fetched:
         left = [partition for partition, position in self.positions.items() if position < RECORDS]
         if not left:
             return Fetched((), {})
@@ -94,6 +105,7 @@ class Scene:
     def __init__(self) -> None:
         self.kafka = SlowKafka()
         self.files = Files()
+        self.is_processing = False
         self.events: queue.SimpleQueue[RestoreEvent] = queue.SimpleQueue()
         sources = Sources(
             reader=lambda: self.kafka,
@@ -104,6 +116,7 @@ class Scene:
             close_task=self.files.close,
             set_aside=lambda task: pytest.fail(f"{task.id} is set aside"),
             fence=lambda worker: pytest.fail(f"{worker} is fenced"),
+            is_processing=lambda: self.is_processing,
         )
         self.updater = Updater(sources, self.events.put, acceptable_lag=0, name="restore")
 
@@ -186,3 +199,29 @@ class Unclosable:
 
     def close(self) -> None:
         raise self._error
+
+
+def test_a_learner_leaves_the_processing_its_time(scene: Scene) -> None:
+    """It takes a little at a time, and after each time lets the worker's own tasks run for as long."""
+    scene.is_processing = True
+    scene.kafka.allowed.release(RECORDS)
+    learner = task(0)
+    scene.updater.follow(learner)
+    assert scene.event() == CaughtUp(learner)
+    assert {most for most, _, _ in scene.kafka.fetches} == {SHARED_RECORDS}
+    for (_, began, ended), (_, next_began, _) in pairwise(scene.kafka.fetches):
+        assert next_began - ended >= ended - began
+
+
+def test_a_learner_of_a_worker_without_tasks_takes_all_it_can(scene: Scene) -> None:
+    """As does one whose worker has a task that stands still: nothing is gained by letting that wait."""
+    scene.kafka.allowed.release(RECORDS)
+    learner = task(0)
+    scene.updater.follow(learner)
+    assert scene.event() == CaughtUp(learner)
+    scene.is_processing = True
+    scene.kafka.allowed.release(RECORDS)
+    active = task(1, Role.ACTIVE)
+    scene.updater.finish(active)
+    assert scene.event() == Finished(active, {("input", 1): 42})
+    assert {most for most, _, _ in scene.kafka.fetches} == {MAX_RECORDS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,22 @@ def test_open_stores_share_the_memory(stores: list[KeyValueStore], tmp_path: Pat
     assert resources.cache_share_bytes == 500_000
     second.close()
     assert resources.cache_share_bytes == 1_000_000
+
+
+def test_a_share_that_gets_smaller_is_kept_step_by_step(stores: list[KeyValueStore], tmp_path: Path) -> None:
+    """Opening another store halves it; writing half of a cache in one commit would hold processing up."""
+    resources = StateResources(cache_bytes=10_000_000)
+    store = store_with(stores, tmp_path / "a", resources)
+    count(store, keys(20_000), 20_000)
+    for name in "bcdefgh":
+        store_with(stores, tmp_path / name, resources)
+    sizes = [len(store._cached)]
+    while len(store._cached) * store_module.ENTRY_BYTES > resources.cache_share_bytes:
+        count(store, keys(1), len(sizes))
+        sizes.append(len(store._cached))
+    assert len(sizes) > 5
+    assert all(0 < before - after <= 20_000 // 8 for before, after in pairwise(sizes))
+    assert [value for _, value, _ in store.all()] == [len(sizes)] + [1] * 19_999
 
 
 def test_restored_records_are_written_in_bounded_portions(stores: list[KeyValueStore], tmp_path: Path) -> None:
