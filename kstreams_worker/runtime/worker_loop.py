@@ -44,6 +44,8 @@ IDLE_WAIT_S = 0.01
 """How long a turn waits for a record; also how long an event waits for a quiet loop."""
 READY_RETRY_S = 5.0
 """A learner that said it is ready and was not given its task says so again after this long."""
+EARLY_COMMIT_WAIT_S = 0.03
+"""How long the first records of a task that stood still wait for those of others taken over with it."""
 CLOSE_TIMEOUT_S = 10.0
 LAG_INTERVAL_S = 1.0
 STALL_S = 1.0
@@ -108,7 +110,8 @@ class WorkerLoop:
         self._rejoin_late_at = 0.0
         self._next_commit = 0.0
         self._fresh: list[Task] = []
-        """Tasks that were taken over, or resumed, and have not processed a record since."""
+        """Tasks that were taken over, or resumed, and for whose first records there has been no commit yet."""
+        self._early_commit_at: float | None = None
         self._stop_requested = False
         self._leaving = Leaving(time.monotonic)
         self.left: LeaveCause | None = None
@@ -212,10 +215,18 @@ class WorkerLoop:
             self._next_commit = now + self._parts.commit_interval_s
 
     def _commit_early(self) -> None:
-        """The first records of a task that stood still are committed at once: its outputs have waited long enough."""
-        if any(task.positions for task in self._fresh):
+        """The first records of tasks that stood still are committed at once: their outputs have waited long enough.
+
+        Tasks that were taken over together get one commit together: the second would have to wait for the first.
+        """
+        waiting = [task for task in self._fresh if task.state is TaskState.RUNNING and not task.positions]
+        if len(waiting) == len(self._fresh):
+            return
+        now = time.monotonic()
+        self._early_commit_at = self._early_commit_at or now + EARLY_COMMIT_WAIT_S
+        if not waiting or now >= self._early_commit_at:
+            self._fresh, self._early_commit_at = waiting, None
             self._next_commit = 0.0
-        self._fresh = [task for task in self._fresh if task.state is TaskState.RUNNING and not task.positions]
 
     def _rejoin_if_ready(self) -> None:
         if self._declared_ready and time.monotonic() - self._declared_at > READY_RETRY_S:
