@@ -468,9 +468,8 @@ class KeyValueStore:
         if unwritten or self._restored or changelog_offset != self._written_offset:
             rows = [*self._restored.values(), *map(_row_of, unwritten)]
             if len(rows) > WRITE_ROWS_MAX:
-                rows.sort(
-                    key=_key_of
-                )  # the backend's parts are then narrow ranges; of a key's rows the last stays last
+                # Each part is then a narrow range of keys, which is cheaper; of a key's rows the last stays last.
+                rows.sort(key=_key_of)
             while len(rows) > WRITE_ROWS_MAX:
                 self._backend.write(rows[:WRITE_ROWS_MAX], self._written_offset)
                 del rows[:WRITE_ROWS_MAX]
