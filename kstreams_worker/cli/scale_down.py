@@ -123,7 +123,13 @@ def _give(
     check_somebody_stays(there, chosen, leaving)
     now_ms = int(time.time() * 1000)
     orders = [
-        LeaveOrder(instance=UUID(line.process_id), name=line.name, timeout_ms=timeout_ms, ordered_ms=now_ms)
+        LeaveOrder(
+            instance=UUID(line.process_id),
+            name=line.name,
+            addresses=tuple(sorted({worker.client_host for worker in line.workers})),
+            timeout_ms=timeout_ms,
+            ordered_ms=now_ms,
+        )
         for line in chosen
     ]
     book.give(orders)
@@ -150,7 +156,7 @@ def _cancel(book: OrderBook, names: list[str], as_json: bool) -> None:
 def _is_meant(order: LeaveOrder, names: list[str]) -> bool:
     from kstreams_worker.group.departures import answers_to  # noqa: PLC0415
 
-    return any(answers_to(name, order.name, str(order.instance)) for name in names)
+    return any(name in order.addresses or answers_to(name, order.name, str(order.instance)) for name in names)
 
 
 def _label(order: LeaveOrder) -> str:

@@ -37,6 +37,8 @@ class LeaveOrder(_Record):
     instance: UUID
     name: str = ""
     """Host or pod name, for people."""
+    addresses: tuple[str, ...] = ()
+    """Of its workers, as the brokers see them."""
     timeout_ms: int | None = Field(default=None, ge=0)
     """How long to wait for others to learn its tasks; None: as long as the instance's own settings say."""
     ordered_ms: int = Field(ge=0)

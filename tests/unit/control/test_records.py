@@ -25,7 +25,9 @@ from kstreams_worker.control.records import (
 )
 
 INSTANCE = UUID(int=7)
-ORDER = LeaveOrder(instance=INSTANCE, name="pod-3", timeout_ms=60_000, ordered_ms=1_700_000_000_000)
+ORDER = LeaveOrder(
+    instance=INSTANCE, name="pod-3", addresses=("10.0.0.7",), timeout_ms=60_000, ordered_ms=1_700_000_000_000
+)
 NUDGE = Nudge(generation=4, member="m-1", ready=("0_1", "2_30"))
 
 workers = st.builds(
