@@ -34,9 +34,6 @@ CLEAN_INTERVAL_S = 60.0
 GC_THRESHOLDS = (100_000, 50, 100)
 """The defaults make Python look for garbage cycles every 700 new rows, among all cached state: a fifth of the time. Rows
 and entries are freed by their reference counts; cycles that user functions make are still found, just not so often."""
-SWITCH_INTERVAL_S = 0.0005
-"""How long a busy thread may keep Python's global lock from others that want it. With the default of 5 ms a restore beside the
-processing made each of its many short waits that long."""
 CONTROL_READ_TIMEOUT_S = 2.0
 """How long the first join waits for the control topic, to know whether this worker was told to leave."""
 STOP_TIMEOUT_S = 10.0
@@ -49,7 +46,6 @@ def run_worker(spec: WorkerSpec, connection: Connection) -> int:
     # Until the loop runs there is nothing to close: a request to stop simply ends the process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     gc.set_threshold(*GC_THRESHOLDS)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     settings = spec.settings
     topology = load_topology(spec.topology_ref)
     name = WorkerName(UUID(spec.process_id).bytes, spec.worker_index, spec.instance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ import pytest
 from assignor.model import TaskId
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.restore.events import CaughtUp, Closed, Finished, RestoreEvent
-from kstreams_worker.restore.updater import MAX_RECORDS, SHARED_RECORDS, Sources, Updater
+from kstreams_worker.restore.updater import MAX_RECORDS, SHARED_RECORDS, SHARED_SWITCH_S, Sources, Updater
 from kstreams_worker.tasks.states import Role
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import Partition, RecordBatch
@@ -40,6 +41,7 @@ class SlowKafka:
         self.unallowed_reads = threading.Event()
         self.fetches: list[tuple[int, float, float]] = []
         """Of those that found something: how much was asked for, beginning, end."""
+        self.switch_intervals_s: set[float] = set()
 
     def assign(self, positions: Mapping[Partition, int | None]) -> None:
         assert not self.positions.keys() & positions.keys()
@@ -54,6 +56,7 @@ class SlowKafka:
         fetched = self._fetch(timeout_s)
         if fetched.batches:
             self.fetches.append((max_records, started, time.monotonic()))
+            self.switch_intervals_s.add(sys.getswitchinterval())
         return fetched
 
     def _fetch(self, timeout_s: float) -> Fetched:
@@ -209,12 +212,14 @@ def test_a_learner_leaves_the_processing_its_time(scene: Scene) -> None:
     scene.updater.follow(learner)
     assert scene.event() == CaughtUp(learner)
     assert {most for most, _, _ in scene.kafka.fetches} == {SHARED_RECORDS}
+    assert list(scene.kafka.switch_intervals_s) == [pytest.approx(SHARED_SWITCH_S)]
     for (_, began, ended), (_, next_began, _) in pairwise(scene.kafka.fetches):
         assert next_began - ended >= ended - began
 
 
 def test_a_learner_of_a_worker_without_tasks_takes_all_it_can(scene: Scene) -> None:
     """As does one whose worker has a task that stands still: nothing is gained by letting that wait."""
+    default_s = sys.getswitchinterval()
     scene.kafka.allowed.release(RECORDS)
     learner = task(0)
     scene.updater.follow(learner)
@@ -225,3 +230,4 @@ def test_a_learner_of_a_worker_without_tasks_takes_all_it_can(scene: Scene) -> N
     scene.updater.finish(active)
     assert scene.event() == Finished(active, {("input", 1): 42})
     assert {most for most, _, _ in scene.kafka.fetches} == {MAX_RECORDS}
+    assert scene.kafka.switch_intervals_s == {default_s}
