@@ -104,6 +104,7 @@ def _give(
     from kstreams_worker.control.records import LeaveOrder  # noqa: PLC0415
     from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
     from kstreams_worker.group.departures import (  # noqa: PLC0415
+        addresses,
         by_names,
         by_share,
         check_somebody_stays,
@@ -126,7 +127,7 @@ def _give(
         LeaveOrder(
             instance=UUID(line.process_id),
             name=line.name,
-            addresses=tuple(sorted({worker.client_host for worker in line.workers})),
+            addresses=addresses(line),
             timeout_ms=timeout_ms,
             ordered_ms=now_ms,
         )
@@ -156,7 +157,7 @@ def _cancel(book: OrderBook, names: list[str], as_json: bool) -> None:
 def _is_meant(order: LeaveOrder, names: list[str]) -> bool:
     from kstreams_worker.group.departures import answers_to  # noqa: PLC0415
 
-    return any(name in order.addresses or answers_to(name, order.name, str(order.instance)) for name in names)
+    return any(answers_to(name, order.name, str(order.instance), order.addresses) for name in names)
 
 
 def _label(order: LeaveOrder) -> str:

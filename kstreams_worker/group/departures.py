@@ -37,9 +37,14 @@ def label(name: str, process_id: str) -> str:
     return f"{name} ({process_id[:ID_PREFIX_MIN]})"
 
 
-def answers_to(given: str, name: str, process_id: str) -> bool:
-    """Whether somebody who gives this name means the instance of that name and process id."""
-    return given == name or (len(given) >= ID_PREFIX_MIN and process_id.startswith(given.lower()))
+def answers_to(given: str, name: str, process_id: str, addresses: Collection[str]) -> bool:
+    """Whether somebody who gives this name means the instance of that name, process id, and addresses."""
+    return given == name or given in addresses or (len(given) >= ID_PREFIX_MIN and process_id.startswith(given.lower()))
+
+
+def addresses(instance: InstanceLine) -> tuple[str, ...]:
+    """Those of an instance's workers, as the brokers see them."""
+    return tuple(sorted({worker.client_host for worker in instance.workers}))
 
 
 def by_names(instances: Sequence[InstanceLine], names: Collection[str]) -> list[InstanceLine]:
@@ -50,8 +55,7 @@ def by_names(instances: Sequence[InstanceLine], names: Collection[str]) -> list[
         found = [
             instance
             for instance in instances
-            if answers_to(name, instance.name, instance.process_id)
-            or any(name == worker.client_host for worker in instance.workers)
+            if answers_to(name, instance.name, instance.process_id, addresses(instance))
         ]
         if not found:
             known = ", ".join(label(instance.name, instance.process_id) for instance in instances) or "none"

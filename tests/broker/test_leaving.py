@@ -115,7 +115,7 @@ def test_an_order_is_taken_back(counting: Application) -> None:
         learning = len(first.log("round"))
         assert second.is_running
 
-        taken_back = counting.command("scale-down", "--cancel", "--instances", "127.0.0.1")
+        taken_back = counting.command("scale-down", "--cancel")
         assert taken_back.returncode == 0, taken_back.stderr
         assert "order taken back" in taken_back.stdout
         second.wait_for_log("the order to leave was taken back")

@@ -8,7 +8,16 @@ import pytest
 
 from assignor.model import TaskId
 from kstreams_worker.errors import UsageError
-from kstreams_worker.group.departures import Departure, by_names, by_share, check_somebody_stays, progress, said_leaving
+from kstreams_worker.group.departures import (
+    Departure,
+    addresses,
+    answers_to,
+    by_names,
+    by_share,
+    check_somebody_stays,
+    progress,
+    said_leaving,
+)
 from kstreams_worker.group.overview import GroupOverview, InstanceLine, TaskLine, WorkerLine
 
 
@@ -33,6 +42,15 @@ GROUP = [instance(1, *active(0, 1), leader=True), instance(2, *active(2)), insta
 @pytest.mark.parametrize("name", ["pod-2", "10.0.0.2", "00000002", "00000002-0000-0000-0000-000000000000"])
 def test_an_instance_has_several_names(name: str) -> None:
     assert by_names(GROUP, [name]) == [GROUP[1]]
+
+
+def test_an_order_is_found_again_by_all_that_it_was_given_by() -> None:
+    """An order carries the addresses along: its instance may have left the group, and then nobody else knows them."""
+    ordered = GROUP[1]
+    for name in (ordered.name, ordered.process_id[:8], ordered.workers[0].client_host):
+        assert by_names(GROUP, [name]) == [ordered]
+        assert answers_to(name, ordered.name, ordered.process_id, addresses(ordered))
+    assert not answers_to(GROUP[0].workers[0].client_host, ordered.name, ordered.process_id, addresses(ordered))
 
 
 def test_a_hosts_name_means_all_instances_on_it() -> None:
