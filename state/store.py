@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -57,6 +57,9 @@ RESTORED_RECORDS_MAX = 8_192
 WRITE_ROWS_MAX = 1_000
 """Rows of one write, 1 to 3 ms in which RocksDB holds Python's global lock and stops other threads. What is more goes in
 several, of which only the last has the new offset: after a crash in between some of the changelog is replayed in vain."""
+SORT_ROWS_MAX = 8_192
+"""Rows that are sorted at once, so that each write has a narrow range of keys, which is cheaper. Sorting holds that lock too:
+some milliseconds."""
 ENTRY_BYTES = 300
 """What Python needs for an entry beside its key's and value's bytes: dict slot, list, tuple, numbers, object headers."""
 DECODED_FACTOR = 4
@@ -69,6 +72,14 @@ PREFETCH_SHARE = 1 / 16
 them one by one, but a look-up more for each key that is cached."""
 SAMPLING = 8
 """Every eighth record's size is measured."""
+
+Rest = Callable[[float], object]
+"""What is called between two parts of a long work, with the seconds that the last part took: it may wait."""
+
+
+def no_rest(_worked_s: float) -> None:
+    """Goes on at once."""
+
 
 _row_of = itemgetter(2)
 _key_of = itemgetter(0)
@@ -454,26 +465,26 @@ class KeyValueStore:
         if is_last:
             self._backend.flush(wait=False)
 
-    def _write(self) -> None:
+    def _write(self, rest: Rest = no_rest) -> None:
         """Hand everything committed to the backend."""
         entries = self._in_pass + self._unwritten
         if entries or self._restored or self._changelog_offset != self._written_offset:
-            self._hand_over(entries, self._changelog_offset)
+            self._hand_over(entries, self._changelog_offset, rest)
             self._in_pass.clear()
             self._unwritten.clear()
 
-    def _hand_over(self, entries: list[Entry], changelog_offset: int | None) -> None:
+    def _hand_over(self, entries: list[Entry], changelog_offset: int | None, rest: Rest = no_rest) -> None:
         """Write what the backend does not have yet of these entries; what was restored is older, and goes before them."""
         unwritten = [entry for entry in entries if entry[2] is not None]
         if unwritten or self._restored or changelog_offset != self._written_offset:
-            rows = [*self._restored.values(), *map(_row_of, unwritten)]
-            if len(rows) > WRITE_ROWS_MAX:
-                # Each part is then a narrow range of keys, which is cheaper; of a key's rows the last stays last.
-                rows.sort(key=_key_of)
-            while len(rows) > WRITE_ROWS_MAX:
-                self._backend.write(rows[:WRITE_ROWS_MAX], self._written_offset)
-                del rows[:WRITE_ROWS_MAX]
-            self._backend.write(rows, changelog_offset)
+            part: list[Row] = []
+            for following in _parts([*self._restored.values(), *map(_row_of, unwritten)]):
+                if part:
+                    started = time.monotonic()
+                    self._backend.write(part, self._written_offset)
+                    rest(time.monotonic() - started)
+                part = following
+            self._backend.write(part, changelog_offset)
         self._restored.clear()
         self._written_offset = changelog_offset
         for entry in unwritten:
@@ -484,8 +495,11 @@ class KeyValueStore:
         self._write()
         self._backend.flush(wait=True)
 
-    def close(self) -> None:
-        """Flush, drop what is uncommitted, end open scans, and let go of files and locks. Closing twice is no error."""
+    def close(self, rest: Rest = no_rest) -> None:
+        """Flush, drop what is uncommitted, end open scans, and let go of files and locks. Closing twice is no error.
+
+        `rest` is called between two writes.
+        """
         if self._closed:
             return
         self._closed = True
@@ -495,7 +509,16 @@ class KeyValueStore:
         for scan in list(self._scans):
             scan.close()
         try:
-            self._write()
+            self._write(rest)
         finally:
-            self._cached.clear()
+            while self._cached:  # to clear a large dict at once would stop all other threads
+                self._cached.popitem()
             self._backend.close()
+
+
+def _parts(rows: list[Row]) -> Iterator[list[Row]]:
+    """The rows in parts that can be written at once; of a key's rows the last stays last."""
+    for start in range(0, len(rows), SORT_ROWS_MAX):
+        block = sorted(rows[start : start + SORT_ROWS_MAX], key=_key_of)
+        for position in range(0, len(block), WRITE_ROWS_MAX):
+            yield block[position : position + WRITE_ROWS_MAX]

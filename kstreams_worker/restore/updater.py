@@ -12,17 +12,15 @@ reach the partitions it wrote one after the other:
 Such a task stands still, so in the third step only the changelogs of such tasks are read: what others still have to restore
 can be a hundred thousand records, and the client has most of them queued already.
 
-While nobody stands still and the worker processes records, this thread takes a little at a time and rests as long as that took:
-both want Python's global lock and the processor, and processing goes first.
+This thread gives way to the processing of the worker's other tasks; but while a task stands still it does not rest.
 
 Closing a store writes and flushes it, which takes up to a second: that is done on threads of its own, for the tasks of the
-loop as well.
+loop as well, and gives way too.
 """
 
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,19 +37,17 @@ from kstreams_worker.group.events import OffsetsUnstable
 from kstreams_worker.io.call_thread import CallThread
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finished, RestoreEvent, TaskFailed
+from kstreams_worker.restore.give_way import GiveWay
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import Partition, RecordBatch
-from state.store import KeyValueStore
+from state.store import KeyValueStore, Rest
 
 log = structlog.get_logger(__name__)
 
 MAX_RECORDS = 10_000
 SHARED_RECORDS = 1_000
-"""Records of one turn while the worker processes others' records: some milliseconds of work."""
-REST_MAX_S = 0.05
-SHARED_SWITCH_S = 0.0005
-"""How long this thread may meanwhile keep Python's global lock from others that want it. With the default of 5 ms each of the
-many short waits of the processing took that long; but that is cheaper where nothing is learned."""
+"""Records of one turn while the worker processes other tasks: some milliseconds of work. Between two turns the brokers are
+asked what a task that stands still waits for."""
 FETCH_TIMEOUT_S = 0.02
 FINISH_FETCH_TIMEOUT_S = 0.002
 """While a task stands still until its state is complete, what else there is to do does not wait for records."""
@@ -89,7 +85,8 @@ class Sources:
     """Raises OffsetsUnstable."""
     open_stores: Callable[[Task], bool]
     """Open the task's directory and stores; False while another worker of the instance still has them."""
-    close_task: Callable[[Task], None]
+    close_task: Callable[[Task, Rest], None]
+    """The second argument is to be called between parts of the work."""
     set_aside: Callable[[Task], None]
     """Close the task's stores and rename their directories: they do not belong to the changelogs that exist."""
     fence: Callable[[WorkerId], None]
@@ -152,7 +149,7 @@ class Updater(threading.Thread):
         self._next_retry = 0.0
         self._rest_s = 0.0
         """How long to do nothing before the next turn."""
-        self._default_switch_s = sys.getswitchinterval()
+        self._way = GiveWay(sources.is_processing)
         self._stopping = False
         self.restored_records = 0
 
@@ -189,7 +186,7 @@ class Updater(threading.Thread):
                 self._take_commands()
                 self._turn(reader)
         finally:
-            sys.setswitchinterval(self._default_switch_s)
+            self._way.share(self, shares=False)
             for task in list(self._followed):
                 self._drop(task)
             reader.close()
@@ -213,7 +210,7 @@ class Updater(threading.Thread):
                 self._rest_s = self._read(reader)
             else:
                 self._rest_s = 0.0
-                sys.setswitchinterval(self._default_switch_s)
+                self._way.share(self, shares=False)
             self._look_at_ends()
             self._look_at_finishing()
         except BrokerError as error:
@@ -223,8 +220,8 @@ class Updater(threading.Thread):
     def _read(self, reader: ChangelogReader) -> float:
         """Restore what is there of the changelogs. Returns how long to rest then."""
         somebody_waits = any(followed.finishing for followed in self._followed.values())
-        shares = not somebody_waits and self._sources.is_processing()
-        sys.setswitchinterval(SHARED_SWITCH_S if shares else self._default_switch_s)
+        shares = self._way.is_processing()
+        self._way.share(self, shares=shares)
         started = time.monotonic()
         fetched = reader.fetch(
             SHARED_RECORDS if shares else MAX_RECORDS, FINISH_FETCH_TIMEOUT_S if somebody_waits else FETCH_TIMEOUT_S
@@ -233,7 +230,7 @@ class Updater(threading.Thread):
             self._restore(batch)
         for partition, end in fetched.ends.items():
             self._advance(partition, end)
-        return min(time.monotonic() - started, REST_MAX_S) if shares and fetched.batches else 0.0
+        return self._way.rest_s(time.monotonic() - started) if fetched.batches and not somebody_waits else 0.0
 
     # -- commands -------------------------------------------------------------------------------------------------
 
@@ -262,9 +259,13 @@ class Updater(threading.Thread):
             self._close(task)
 
     def _close(self, task: Task) -> None:
-        closing = self._closers.submit(self._sources.close_task, task)
+        closing = self._closers.submit(self._close_beside, task)
         self._closing[task.id] = closing
         closing.add_done_callback(lambda done: self._tell(Closed(task.id, done.exception())))
+
+    def _close_beside(self, task: Task) -> None:
+        with self._way.sharing(task):
+            self._sources.close_task(task, self._way.rest)
 
     def _end(self) -> None:
         self._stopping = True
@@ -338,7 +339,7 @@ class Updater(threading.Thread):
 
     def _fail(self, followed: _Followed, error: Exception) -> None:
         self._followed.pop(followed.task, None)
-        self._sources.close_task(followed.task)
+        self._sources.close_task(followed.task, self._way.rest)
         self._tell(TaskFailed(followed.task, error))
 
     def _look_at_ends(self) -> None:

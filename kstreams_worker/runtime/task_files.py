@@ -20,7 +20,7 @@ from state.directory import StateDirectory
 from state.opening import open_store
 from state.resources import StateResources
 from state.spec import StoreSpec
-from state.store import KeyValueStore
+from state.store import KeyValueStore, Rest, no_rest
 
 log = structlog.get_logger(__name__)
 
@@ -94,10 +94,10 @@ class TaskFiles:
             log.warning("damaged store set aside; restoring it from its changelog", store=str(aside), error=str(damage))
             return open_store(spec, path, self._resources)
 
-    def close(self, task: Task) -> None:
+    def close(self, task: Task, rest: Rest = no_rest) -> None:
         """Close a task's stores and let others have them. Raises nothing: what cannot be flushed is in the changelog."""
         try:
-            task.close()
+            task.close(rest)
         except state_errors.StateError as error:
             log.warning("closing a task's stores failed", task=str(task.id), error=str(error))
         name = str(task.id)

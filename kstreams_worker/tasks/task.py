@@ -16,7 +16,7 @@ from kstreams_worker.tasks.plan import TaskView
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState, task_machine
 from kstreams_worker.topology.compile import TaskProgram
 from kstreams_worker.topology.records import Partition
-from state.store import KeyValueStore
+from state.store import KeyValueStore, Rest, no_rest
 
 
 @dataclass(slots=True, eq=False)
@@ -79,8 +79,8 @@ class Task:
         self.positions = {}
         return dict(self.committed)
 
-    def close(self) -> None:
-        """Close program and stores; what is not committed is lost, as it should be.
+    def close(self, rest: Rest = no_rest) -> None:
+        """Close program and stores; what is not committed is lost, as it should be. `rest` is as for a store.
 
         Closes all of them, and then raises the error of the first that could not be closed.
         """
@@ -89,6 +89,6 @@ class Task:
             self.program = None
         with ExitStack() as closing:
             for store in self.stores.values():
-                closing.callback(store.close)
+                closing.callback(store.close, rest)
         self.stores.clear()
         self.changelogs.clear()

@@ -14,17 +14,19 @@ import pytest
 from assignor.model import TaskId
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.restore.events import CaughtUp, Closed, Finished, RestoreEvent
-from kstreams_worker.restore.updater import MAX_RECORDS, SHARED_RECORDS, SHARED_SWITCH_S, Sources, Updater
+from kstreams_worker.restore.give_way import REST_MAX_S, SHARED_SWITCH_S, GiveWay
+from kstreams_worker.restore.updater import MAX_RECORDS, SHARED_RECORDS, Sources, Updater
 from kstreams_worker.tasks.states import Role
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import Partition, RecordBatch
 from state.memory import MemoryBackend
 from state.resources import StateResources
 from state.spec import RAW, StoreSpec
-from state.store import KeyValueStore
+from state.store import KeyValueStore, Rest
 
 DEADLINE_S = 10.0
 RECORDS = 50
+WORKED_S = 0.01
 
 
 def changelog(task: Task) -> Partition:
@@ -88,6 +90,9 @@ class Files:
     def __init__(self) -> None:
         self.may_close = threading.Event()
         self.held: set[TaskId] = set()
+        self.rests_s: list[float] = []
+        """How long the closing was made to wait after a hundredth of a second of work."""
+        self.switch_intervals_s: set[float] = set()
 
     def open(self, task: Task) -> bool:
         assert task.id not in self.held, "opened while it is still open"
@@ -96,9 +101,13 @@ class Files:
         task.stores["store"] = task.changelogs[changelog(task)] = store
         return True
 
-    def close(self, task: Task) -> None:
+    def close(self, task: Task, rest: Rest) -> None:
         assert self.may_close.wait(DEADLINE_S)
-        task.close()
+        self.switch_intervals_s.add(sys.getswitchinterval())
+        started = time.monotonic()
+        rest(WORKED_S)
+        self.rests_s.append(time.monotonic() - started)
+        task.close(rest)
         self.held.discard(task.id)
 
 
@@ -200,7 +209,7 @@ class Unclosable:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def close(self) -> None:
+    def close(self, rest: Rest) -> None:
         raise self._error
 
 
@@ -218,16 +227,56 @@ def test_a_learner_leaves_the_processing_its_time(scene: Scene) -> None:
 
 
 def test_a_learner_of_a_worker_without_tasks_takes_all_it_can(scene: Scene) -> None:
-    """As does one whose worker has a task that stands still: nothing is gained by letting that wait."""
+    """There is nobody to give way to."""
     default_s = sys.getswitchinterval()
     scene.kafka.allowed.release(RECORDS)
     learner = task(0)
     scene.updater.follow(learner)
     assert scene.event() == CaughtUp(learner)
+    assert {most for most, _, _ in scene.kafka.fetches} == {MAX_RECORDS}
+    assert scene.kafka.switch_intervals_s == {default_s}
+
+
+def test_a_task_that_stands_still_is_restored_without_rests(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is gained by letting it wait; but what is read at a time stays little, for the worker's other tasks."""
+    monkeypatch.setattr(GiveWay, "rest_s", lambda *_: pytest.fail("it rests"))
     scene.is_processing = True
     scene.kafka.allowed.release(RECORDS)
     active = task(1, Role.ACTIVE)
     scene.updater.finish(active)
     assert scene.event() == Finished(active, {("input", 1): 42})
-    assert {most for most, _, _ in scene.kafka.fetches} == {MAX_RECORDS}
-    assert scene.kafka.switch_intervals_s == {default_s}
+    assert {most for most, _, _ in scene.kafka.fetches} == {SHARED_RECORDS}
+    assert list(scene.kafka.switch_intervals_s) == [pytest.approx(SHARED_SWITCH_S)]
+
+
+def test_closing_leaves_the_processing_its_time(scene: Scene) -> None:
+    """Tasks that were given up are closed beside those that this worker still has."""
+    default_s = sys.getswitchinterval()
+    scene.is_processing = True
+    given_up = task(0, Role.ACTIVE)
+    scene.files.open(given_up)
+    scene.files.may_close.set()
+    scene.updater.close(given_up)
+    assert scene.event() == Closed(given_up.id, None)
+    assert list(scene.files.switch_intervals_s) == [pytest.approx(SHARED_SWITCH_S)]
+    assert scene.files.rests_s[0] >= WORKED_S
+    assert sys.getswitchinterval() == pytest.approx(default_s)
+
+
+def test_nothing_rests_where_nothing_is_processed() -> None:
+    """And however long a part of the work took, the rest after it has a limit."""
+    processing = GiveWay(lambda: True)
+    assert processing.rest_s(WORKED_S) == WORKED_S
+    assert processing.rest_s(1_000.0) == REST_MAX_S
+    assert GiveWay(lambda: False).rest_s(WORKED_S) == 0.0
+
+
+def test_threads_share_until_the_last_has_ended() -> None:
+    """The interval is the process's: it goes back only when nobody works beside the processing any more."""
+    default_s = sys.getswitchinterval()
+    way = GiveWay(lambda: True)
+    with way.sharing("one"):
+        with way.sharing("another"):
+            pass
+        assert sys.getswitchinterval() == pytest.approx(SHARED_SWITCH_S)
+    assert sys.getswitchinterval() == pytest.approx(default_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -19,7 +20,7 @@ from state import (
 )
 from state.backend import Row
 from state.memory import MemoryBackend
-from state.store import WRITE_ROWS_MAX
+from state.store import SORT_ROWS_MAX, WRITE_ROWS_MAX
 
 NUMBER = Codec(lambda value: b"%d" % value, int)
 
@@ -251,6 +252,32 @@ def test_long_writes_go_in_parts() -> None:
     commit(store, 7)
     store.flush()
     assert parts == [(WRITE_ROWS_MAX, None), (WRITE_ROWS_MAX, None), (1, 7)]
+
+
+def test_closing_rests_between_its_writes() -> None:
+    """Whoever closes a store may have it give way; nothing is lost by that, however many rows there are."""
+    backend = MemoryBackend()
+    store = KeyValueStore(StoreSpec("counts", value=NUMBER), backend, StateResources())
+    keys = [b"%d" % number for number in range(SORT_ROWS_MAX + WRITE_ROWS_MAX + 1)]
+    for number, key in enumerate(keys):
+        store.put(key, number, 1)
+    commit(store, 7)
+    rests: list[float] = []
+    kept: list[int] = []
+
+    def rest(worked_s: float) -> None:
+        rests.append(worked_s)
+        kept.append(backend.approximate_num_entries())
+
+    with patch.object(backend, "close"):
+        store.close(rest)
+    assert kept == sorted({*kept}), "each rest comes after more rows"
+    assert len(rests) == -(-SORT_ROWS_MAX // WRITE_ROWS_MAX) + 1
+    assert all(worked_s >= 0 for worked_s in rests)
+    assert [found and found[0] for found in backend.get_many(keys)] == [
+        NUMBER.encode(number) for number in range(len(keys))
+    ]
+    assert backend.changelog_offset == 7
 
 
 def test_scans_forget_keys_that_were_aborted_or_committed(store: KeyValueStore) -> None:
