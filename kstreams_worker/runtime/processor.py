@@ -39,6 +39,8 @@ HELD_ROWS_MAX = 200_000
 TURN_S = 0.05
 """About how long one turn may take: a round waits for the loop, and a task that is being handed over with it."""
 FIRST_TURN_RECORDS = 500
+"""Of the first turn, and of the first after a task was taken over: its store's cache is cold, so that a record takes several
+times as long as the last turn's did, and its first commit is waited for."""
 EARLY_ENTRIES = 500
 """Changed keys of a store that are sent to its changelog before a commit asks for it."""
 BACKLOG_RECORDS = 2_000
@@ -127,6 +129,7 @@ class Processor:
         """Process a task whose state is complete, from these committed offsets on."""
         self._reader.assign(task.start_at(offsets))
         self._running.update(dict.fromkeys(task.inputs, task))
+        self._turn_records = min(FIRST_TURN_RECORDS, self._turn_records)
 
     def stop(self, tasks: Iterable[Task]) -> None:
         """Read no more for these tasks. What they have not committed is rolled back: commit or abort before."""

@@ -34,6 +34,8 @@ class Input:
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
         self.assigned: dict[Partition, int | None] = {}
+        self.asked: list[int] = []
+        """How many records each fetch asked for."""
         self._next = 0
 
     def put(self, *words: bytes) -> None:
@@ -51,6 +53,7 @@ class Input:
     rewind = assign
 
     def fetch(self, max_records: int, timeout_s: float) -> Fetched:
+        self.asked.append(max_records)
         batches, self.batches = tuple(self.batches), []
         return Fetched(batches, {})
 
@@ -140,7 +143,7 @@ class Setting:
             WorkerMetrics(),
             name="test",
             log_early=True,
-            max_records=100,
+            max_records=10 * processor.FIRST_TURN_RECORDS,
             max_dirty_bytes=1 << 20,
         )
         self.processor.start(self.task, {})
@@ -247,3 +250,16 @@ def test_offsets_that_are_not_taken_are_committed_later(setting: Setting) -> Non
     assert setting.store.peek_committed(b"a") == (1, 0)
     assert setting.task.committed == {INPUT: None}
     assert setting.task.has_progress
+
+
+def test_the_first_turn_after_a_task_was_taken_over_is_short(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns grow with what the last one managed; a new task's cache is cold, and its first commit is waited for."""
+    monkeypatch.setattr(processor, "TURN_S", DEADLINE_S)
+    for _ in range(2):
+        setting.input.put(*[b"word"] * processor.FIRST_TURN_RECORDS)
+        setting.processor.turn(0)
+    assert setting.input.asked[-1] > processor.FIRST_TURN_RECORDS
+    taken_over = Task(TaskId(0, 1), Role.ACTIVE, True, (("words", 1),))
+    setting.processor.start(taken_over, {})
+    setting.processor.turn(0)
+    assert setting.input.asked[-1] == processor.FIRST_TURN_RECORDS
