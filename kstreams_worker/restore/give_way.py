@@ -28,20 +28,20 @@ class GiveWay:
         self._beside: set[object] = set()
         self._lock = threading.Lock()
 
-    def share(self, worker: object, *, shares: bool) -> None:
-        """Note whether `worker` (a name of the caller's choice) works beside the processing now."""
+    def share(self, who: object, *, shares: bool) -> None:
+        """Note whether `who` works beside the processing now."""
         with self._lock:
-            (self._beside.add if shares else self._beside.discard)(worker)
+            (self._beside.add if shares else self._beside.discard)(who)
             sys.setswitchinterval(SHARED_SWITCH_S if self._beside else self._default_switch_s)
 
     @contextmanager
-    def sharing(self, worker: object) -> Iterator[None]:
+    def sharing(self, who: object) -> Iterator[None]:
         """`share`, as long as the block takes."""
-        self.share(worker, shares=True)
+        self.share(who, shares=True)
         try:
             yield
         finally:
-            self.share(worker, shares=False)
+            self.share(who, shares=False)
 
     def rest_s(self, worked_s: float) -> float:
         """How long to rest after working for so long: not at all where nothing is processed."""

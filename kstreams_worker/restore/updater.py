@@ -40,7 +40,7 @@ from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finishe
 from kstreams_worker.restore.give_way import GiveWay
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import Partition, RecordBatch
-from state.store import KeyValueStore, Rest
+from state.store import KeyValueStore, Rest, no_rest
 
 log = structlog.get_logger(__name__)
 
@@ -145,6 +145,8 @@ class Updater(threading.Thread):
         self._fences: dict[WorkerId, Future[None]] = {}
         self._closers = ThreadPoolExecutor(max_workers=CLOSING_THREADS, thread_name_prefix=f"{name}-close")
         self._closing: dict[TaskId, Future[None]] = {}
+        self._wanted_back: frozenset[TaskId] = frozenset()
+        """Tasks that stand still until they have been closed here."""
         self._next_ends = 0.0
         self._next_retry = 0.0
         self._rest_s = 0.0
@@ -264,8 +266,12 @@ class Updater(threading.Thread):
         closing.add_done_callback(lambda done: self._tell(Closed(task.id, done.exception())))
 
     def _close_beside(self, task: Task) -> None:
+        def rest(worked_s: float) -> None:
+            if task.id not in self._wanted_back:
+                self._way.rest(worked_s)
+
         with self._way.sharing(task):
-            self._sources.close_task(task, self._way.rest)
+            self._sources.close_task(task, rest)
 
     def _end(self) -> None:
         self._stopping = True
@@ -274,6 +280,9 @@ class Updater(threading.Thread):
 
     def _open_waiting(self) -> None:
         self._closing = {task: closing for task, closing in self._closing.items() if not closing.done()}
+        self._wanted_back = frozenset(
+            followed.task.id for followed in self._followed.values() if followed.finishing and not followed.opened
+        )
         for followed in list(self._followed.values()):
             try:
                 self._open(followed)
@@ -339,7 +348,7 @@ class Updater(threading.Thread):
 
     def _fail(self, followed: _Followed, error: Exception) -> None:
         self._followed.pop(followed.task, None)
-        self._sources.close_task(followed.task, self._way.rest)
+        self._sources.close_task(followed.task, no_rest)
         self._tell(TaskFailed(followed.task, error))
 
     def _look_at_ends(self) -> None:

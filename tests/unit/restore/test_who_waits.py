@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 import pytest
+from harness.waiting import until
 
 from assignor.model import TaskId
 from kstreams_worker.io.consumer import Fetched
@@ -261,6 +262,21 @@ def test_closing_leaves_the_processing_its_time(scene: Scene) -> None:
     assert list(scene.files.switch_intervals_s) == [pytest.approx(SHARED_SWITCH_S)]
     assert scene.files.rests_s[0] >= WORKED_S
     assert sys.getswitchinterval() == pytest.approx(default_s)
+
+
+def test_the_closing_of_a_task_that_comes_back_does_not_rest(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands still until then, and that counts for more than the processing of the others."""
+    scene.is_processing = True
+    before, again = task(0, Role.ACTIVE), task(0, Role.ACTIVE)
+    scene.files.open(before)
+    scene.updater.close(before)
+    scene.updater.finish(again)
+    until(lambda: again.id in scene.updater._wanted_back, "the restore thread waits for the closing")
+    scene.kafka.allowed.release(RECORDS)
+    monkeypatch.setattr(GiveWay, "rest", lambda *_: pytest.fail("it rests"))
+    scene.files.may_close.set()
+    assert scene.event() == Closed(before.id, None)
+    assert scene.event() == Finished(again, {("input", 0): 42})
 
 
 def test_nothing_rests_where_nothing_is_processed() -> None:
