@@ -63,7 +63,8 @@ some milliseconds."""
 ENTRY_BYTES = 300
 """What Python needs for an entry beside its key's and value's bytes: dict slot, list, tuple, numbers, object headers."""
 DECODED_FACTOR = 4
-"""An encoded value is kept in both forms, and decoded JSON takes about three times its bytes."""
+"""An encoded value is kept in both forms, and decoded JSON takes about three times its bytes. Bytes that are their own encoded
+form are kept once."""
 FIRST_VALUE_BYTES = 16.0
 FIRST_KEY_BYTES = 32.0
 """Guesses at the mean sizes, until the first commit has been measured."""
@@ -125,6 +126,7 @@ class KeyValueStore:
         self._written_offset = backend.changelog_offset
         self._key_bytes = FIRST_KEY_BYTES
         self._value_bytes = FIRST_VALUE_BYTES
+        self._value_factor = DECODED_FACTOR
         self._cached_max = self._entries_max()
         self._dirty_order = KeyOrder(self.dirty)
         self._staged_order = KeyOrder(self.staged)
@@ -314,6 +316,9 @@ class KeyValueStore:
             ]
         except Exception as error:
             raise self._encode_error(error) from error
+        if rows and rows[0][1] is not None:
+            is_kept_once = self.dirty[rows[0][0]][0] is rows[0][1]
+            self._value_factor = 1 if is_kept_once else DECODED_FACTOR
         if self._staged_rows is None:
             self._staged_rows = rows
             self._row_for_each = len(rows) == len(self.dirty)
@@ -417,7 +422,7 @@ class KeyValueStore:
 
     @property
     def _entry_bytes(self) -> float:
-        return ENTRY_BYTES + self._key_bytes + DECODED_FACTOR * self._value_bytes
+        return ENTRY_BYTES + self._key_bytes + self._value_factor * self._value_bytes
 
     def _entries_max(self) -> int:
         """How many entries this store's share of memory holds."""
