@@ -89,9 +89,8 @@ class Yardstick:
 
     def send(self, topic: str, rows: Iterable[Row], partition: int = -1) -> None:
         """Produce the rows. Record by record: `produce_batch` takes no timestamps, and is no faster."""
-        produce = (
-            self.producer.produce
-        )  # by position, since keywords cost more; the sixth place is an alias of the fifth
+        # By position, since keywords cost more. The sixth place is an alias of the fifth.
+        produce = self.producer.produce
         for key, value, timestamp in rows:
             try:
                 produce(topic, value, key, partition, None, None, timestamp)

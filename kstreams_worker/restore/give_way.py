@@ -28,20 +28,19 @@ class GiveWay:
         self._beside: set[object] = set()
         self._lock = threading.Lock()
 
-    def share(self, who: object, *, shares: bool) -> None:
-        """Note whether `who` works beside the processing now."""
-        with self._lock:
-            (self._beside.add if shares else self._beside.discard)(who)
-            sys.setswitchinterval(SHARED_SWITCH_S if self._beside else self._default_switch_s)
-
     @contextmanager
     def sharing(self, who: object) -> Iterator[None]:
-        """`share`, as long as the block takes."""
-        self.share(who, shares=True)
+        """Within the block `who` works beside the processing."""
+        self._note(self._beside.add, who)
         try:
             yield
         finally:
-            self.share(who, shares=False)
+            self._note(self._beside.discard, who)
+
+    def _note(self, change: Callable[[object], None], who: object) -> None:
+        with self._lock:
+            change(who)
+            sys.setswitchinterval(SHARED_SWITCH_S if self._beside else self._default_switch_s)
 
     def rest_s(self, worked_s: float) -> float:
         """How long to rest after working for so long: not at all where nothing is processed."""

@@ -25,6 +25,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, cast
@@ -188,7 +189,6 @@ class Updater(threading.Thread):
                 self._take_commands()
                 self._turn(reader)
         finally:
-            self._way.share(self, shares=False)
             for task in list(self._followed):
                 self._drop(task)
             reader.close()
@@ -208,11 +208,7 @@ class Updater(threading.Thread):
             self._forget_gone(reader)
             self._open_waiting()
             self._choose_what_to_read(reader)
-            if self._reading:
-                self._rest_s = self._read(reader)
-            else:
-                self._rest_s = 0.0
-                self._way.share(self, shares=False)
+            self._rest_s = self._read(reader) if self._reading else 0.0
             self._look_at_ends()
             self._look_at_finishing()
         except BrokerError as error:
@@ -223,13 +219,13 @@ class Updater(threading.Thread):
         """Restore what is there of the changelogs. Returns how long to rest then."""
         somebody_waits = any(followed.finishing for followed in self._followed.values())
         shares = self._way.is_processing()
-        self._way.share(self, shares=shares)
         started = time.monotonic()
-        fetched = reader.fetch(
-            SHARED_RECORDS if shares else MAX_RECORDS, FINISH_FETCH_TIMEOUT_S if somebody_waits else FETCH_TIMEOUT_S
-        )
-        for batch in fetched.batches:
-            self._restore(batch)
+        with self._way.sharing(self) if shares else nullcontext():
+            fetched = reader.fetch(
+                SHARED_RECORDS if shares else MAX_RECORDS, FINISH_FETCH_TIMEOUT_S if somebody_waits else FETCH_TIMEOUT_S
+            )
+            for batch in fetched.batches:
+                self._restore(batch)
         for partition, end in fetched.ends.items():
             self._advance(partition, end)
         return self._way.rest_s(time.monotonic() - started) if fetched.batches and not somebody_waits else 0.0

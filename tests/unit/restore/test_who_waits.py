@@ -250,6 +250,17 @@ def test_a_task_that_stands_still_is_restored_without_rests(scene: Scene, monkey
     assert list(scene.kafka.switch_intervals_s) == [pytest.approx(SHARED_SWITCH_S)]
 
 
+def test_processing_alone_has_the_lock_as_ever(scene: Scene) -> None:
+    """Once the last task was given back the restore thread waits for commands, and holds nobody to the short interval."""
+    default_s = sys.getswitchinterval()
+    scene.is_processing = True
+    scene.kafka.allowed.release(RECORDS)
+    active = task(1, Role.ACTIVE)
+    scene.updater.finish(active)
+    assert scene.event() == Finished(active, {("input", 1): 42})
+    assert sys.getswitchinterval() == pytest.approx(default_s)
+
+
 def test_closing_leaves_the_processing_its_time(scene: Scene) -> None:
     """Tasks that were given up are closed beside those that this worker still has."""
     default_s = sys.getswitchinterval()
