@@ -20,7 +20,7 @@ from state.opening import open_store
 from state.replace import prepared_path, replace_by_prepared
 from state.resources import StateResources
 from state.spec import Codec, StoreSpec
-from state.store import Entry, KeyValueStore
+from state.store import KeyValueStore
 
 __all__ = [
     "NO_TIMESTAMP",

@@ -4,8 +4,8 @@ Layers, newest first:
 
     dirty       uncommitted: the entries that processing has loaded or set since the last `stage`.
     staged      uncommitted: those of the commit that is under way. Processing goes on meanwhile, in `dirty`.
-    cached      committed entries, decoded, bounded in bytes. A dirty entry is in here too, as the same object. Those that
-                the backend does not have yet carry their encoded value along.
+    cached      committed entries, decoded, bounded in bytes. A dirty or staged entry is in here too, as the same object.
+                Those that the backend does not have yet carry their encoded value along.
     restored    changelog records on their way to the backend.
     backend     RocksDB (or memory), with the changelog offset that its records stand for.
 
@@ -18,14 +18,14 @@ commits, so that none takes long. Until it has ended the backend's offset stays 
 do no harm, since a restore goes on to the changelog's end before anybody reads.
 
 Everything here is bound by cache misses of the processor, so a key costs as few look-ups as possible: an entry stays
-where it is through commits, and a commit goes over the dirty entries once, in the order of their arrival.
+where it is through commits, and a commit goes over the dirty entries once, when it begins: see `staging`.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any
@@ -36,12 +36,7 @@ from state.format import NO_TIMESTAMP, StoreFormat
 from state.key_order import KeyOrder
 from state.resources import StateResources
 from state.spec import StoreSpec
-
-Entry = list[Any]
-"""`[value, timestamp_ms, unwritten]`. The first two are for processing to read and change: the decoded value (None: the
-key is absent) and its record's timestamp (`NO_TIMESTAMP`: absent or unknown). The third is the store's own: the committed
-state as the backend will get it, `(encoded value, timestamp_ms)`; None if the backend has it."""
-
+from state.staging import Entry, Staging
 
 REPLAY_RECORDS_MAX = 500_000
 """With more committed changelog records missing from the backend a pass begins: about a second of replay after a crash."""
@@ -103,6 +98,8 @@ class KeyValueStore:
         self.spec = spec
         self.dirty: dict[bytes, Entry] = {}
         self._cached: dict[bytes, Entry] = {}
+        self.cached = self._cached.get
+        """A cached key's entry, or None. Whoever changes it puts it into `dirty`, too: that is `load` without its call."""
         self._unwritten: list[Entry] = []
         """Entries that the backend does not have yet, and that the present pass leaves out; some may have got there since."""
         self._in_pass: list[Entry] = []
@@ -118,10 +115,8 @@ class KeyValueStore:
         resources.store_opened(self)
         self._encode = spec.value.encode
         self._decode = spec.value.decode
-        self.staged: dict[bytes, Entry] = {}
-        self._staged_rows: list[Row] | None = None
-        self._row_for_each = True
-        """Whether each staged entry has one row, in the same order."""
+        self._staging = Staging()
+        self.staged = self._staging.entries
         self._changelog_offset = backend.changelog_offset
         self._written_offset = backend.changelog_offset
         self._key_bytes = FIRST_KEY_BYTES
@@ -129,7 +124,6 @@ class KeyValueStore:
         self._value_factor = DECODED_FACTOR
         self._cached_max = self._entries_max()
         self._dirty_order = KeyOrder(self.dirty)
-        self._staged_order = KeyOrder(self.staged)
         self._scans: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
         self._closed = False
 
@@ -205,7 +199,7 @@ class KeyValueStore:
         The value is decoded anew each time, so it is the caller's own whatever processing does meanwhile.
         """
         entry = self._cached.get(key)
-        row: Row | None = entry[2] if entry is not None else None
+        row = None if entry is None else self._staging.committed_row(entry)
         value, timestamp_ms = row[1:] if row is not None else self._stored(key)
         return None if value is None else (self._decode_value(key, value), timestamp_ms)
 
@@ -265,7 +259,7 @@ class KeyValueStore:
         uncommitted = self._dirty_order.between(start, end)
         if self.staged:
             # Two runs in order, which Python's sort merges in one pass.
-            uncommitted = list(dict.fromkeys(sorted(uncommitted + self._staged_order.between(start, end))))
+            uncommitted = list(dict.fromkeys(sorted(uncommitted + self._staging.order.between(start, end))))
         newer = [(key, *self._cached[key][:2]) for key in uncommitted]
         if backwards:
             newer.reverse()
@@ -307,36 +301,22 @@ class KeyValueStore:
         Raises:
             StoreCodecError: the codec refuses a value; nothing more is staged.
         """
-        encode = self._encode
+        staging = self._staging
         try:
-            rows: list[Row] = [
-                (key, None if value is None else encode(value), timestamp_ms)
-                for key, (value, timestamp_ms, _) in self.dirty.items()
-                if value is not None or timestamp_ms != NO_TIMESTAMP
-            ]
+            staging.add(self.dirty, self._encode)
         except Exception as error:
             raise self._encode_error(error) from error
-        if rows and rows[0][1] is not None:
-            is_kept_once = self.dirty[rows[0][0]][0] is rows[0][1]
-            self._value_factor = 1 if is_kept_once else DECODED_FACTOR
-        if self._staged_rows is None:
-            self._staged_rows = rows
-            self._row_for_each = len(rows) == len(self.dirty)
-        elif self.dirty:
-            self._staged_rows += rows
-            self._row_for_each = False
-        self.staged.update(self.dirty)
+        assert staging.rows is not None
+        if staging.rows:
+            key, encoded, _ = staging.rows[-1]
+            if encoded is not None and key in self.dirty:
+                self._value_factor = 1 if self.dirty[key][0] is encoded else DECODED_FACTOR
         self._forget_dirty()
-        return self._staged_rows
+        return staging.rows
 
     def _forget_dirty(self) -> None:
         self.dirty.clear()
         self._dirty_order.reset()
-
-    def _forget_staged(self) -> None:
-        self._staged_rows = None
-        self.staged.clear()
-        self._staged_order.reset()
 
     def _encode_error(self, error: Exception) -> StoreCodecError:
         """The error to report when a value could not be encoded: finds out whose it is."""
@@ -359,19 +339,10 @@ class KeyValueStore:
             StoreMisuse: not staged.
             StateError: the backend failed; the store must be closed and opened again, and restores what is missing.
         """
-        rows = self._staged_rows
+        rows = self._staging.rows
         if rows is None:
             raise StoreMisuse(f"store {self.spec.name}: commit() without stage()")
-        dirty, staged = self.dirty, self.staged
-        entries: Iterable[Entry] = staged.values() if self._row_for_each else (staged[row[0]] for row in rows)
-        newly_unwritten = self._unwritten.append
-        for row, entry in zip(rows, entries, strict=True):
-            if entry[2] is None:
-                newly_unwritten(entry)
-            entry[2] = row
-            if row[1] is None and row[0] not in dirty:
-                entry[1] = NO_TIMESTAMP
-        self._forget_staged()
+        self._unwritten += self._staging.finish(self.dirty)
         if changelog_offset is not None:
             self._changelog_offset = changelog_offset
         if rows:
@@ -381,7 +352,9 @@ class KeyValueStore:
 
     def abort(self) -> None:
         """Drop everything uncommitted, staged or not; the store is as it was after the last commit."""
-        for key in self.staged.keys() | self.dirty.keys():
+        uncommitted = self.staged.keys() | self.dirty.keys()
+        self._staging.undo()
+        for key in uncommitted:
             entry = self._cached[key]
             if entry[2] is None:
                 del self._cached[key]
@@ -389,7 +362,6 @@ class KeyValueStore:
                 _, value, timestamp_ms = entry[2]
                 entry[0] = None if value is None else self._decode_value(key, value)
                 entry[1] = NO_TIMESTAMP if value is None else timestamp_ms
-        self._forget_staged()
         self._forget_dirty()
 
     def restore(
@@ -401,7 +373,7 @@ class KeyValueStore:
             StoreMisuse: the store has uncommitted entries.
             StateError: as `commit`.
         """
-        if self.dirty or self._staged_rows is not None:
+        if self.dirty or self._staging.rows is not None:
             raise StoreMisuse(f"store {self.spec.name}: restore() while entries are uncommitted")
         if self._cached:
             self._write()
@@ -474,7 +446,8 @@ class KeyValueStore:
         """Hand everything committed to the backend."""
         entries = self._in_pass + self._unwritten
         if entries or self._restored or self._changelog_offset != self._written_offset:
-            self._hand_over(entries, self._changelog_offset, rest)
+            with self._staging.aside():
+                self._hand_over(entries, self._changelog_offset, rest)
             self._in_pass.clear()
             self._unwritten.clear()
 
@@ -509,7 +482,7 @@ class KeyValueStore:
             return
         self._closed = True
         self._resources.store_closed(self)
-        self._forget_staged()
+        self._staging.undo()
         self._forget_dirty()
         for scan in list(self._scans):
             scan.close()

@@ -209,7 +209,7 @@ class Chain:
             names = self._store_names[node.store] = f"dirty_{number}", f"load_{number}", f"before_{number}"
             self.setup.append(f"store_{number} = task.store({node.store!r})")
             self.setup.append(f"{names[0]}, {names[1]} = store_{number}.dirty, store_{number}.load")
-            self.setup.append(f"{names[0]}_get = {names[0]}.get")
+            self.setup.append(f"{names[0]}_get, {names[0]}_cached = {names[0]}.get, store_{number}.cached")
             if node.keeps_old and self.is_cached(node):
                 self.setup.append(f"{names[2]} = {{}}")
         return names

@@ -40,7 +40,12 @@ class _Entry:
         # Not `try: dirty[key]`: right after a commit most keys are not there, and an exception costs more than the test.
         code.line(f"{self.name} = {dirty}_get({self._raw_key})")
         with code.nested(f"if {self.name} is None:"):
-            code.line(f"{self.name} = {load}({self._raw_key})")
+            # What `load` does for a cached key, without the call.
+            code.line(f"{self.name} = {dirty}_cached({self._raw_key})")
+            with code.nested(f"if {self.name} is None:"):
+                code.line(f"{self.name} = {load}({self._raw_key})")
+            with code.nested("else:"):
+                code.line(f"{dirty}[{self._raw_key}] = {self.name}")
             if node.keeps_old and chain.is_cached(node):
                 code.line(f"{before}[{self._raw_key}] = {snapshot(chain, node, f'{self.name}[0]')}")
         code.line(f"{self.held} = {self.name}[0]")

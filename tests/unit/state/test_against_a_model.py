@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from state import NO_TIMESTAMP, Codec, KeyValueStore, StateResources, StoreSpec, open_store
 from state import store as store_module
+from state.backend import Row
 
 ALL_KEYS = [b"", b"\x00", b"a", b"ab", b"b", b"\xff", b"\xff\xff"]
 """Few, so that they meet in all layers."""
@@ -66,7 +67,9 @@ class StoreMachine(RuleBasedStateMachine):
             min_size=1,
             max_size=8,
         ),
-        then=st.sampled_from([[], ["stage"], ["stage", "commit"], ["stage", "commit"], ["abort"], ["stage", "abort"]]),
+        then=st.sampled_from(
+            [[], ["stage"], ["stage", "commit"], ["stage", "commit"], ["abort"], ["stage", "abort"], ["stage_more"]]
+        ),
         looks=st.sets(KEYS, max_size=3),
         others=st.lists(OPTIONAL_KEYS, max_size=3),
     )
@@ -124,6 +127,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert list(self.store.prefix(prefix)) == expected
 
     def stage(self) -> None:
+        rows = self.stage_more()
+        assert len({key for key, _, _ in rows}) == len(rows)
+
+    def stage_more(self) -> list[Row]:
+        """Also while a commit is under way that some of it was staged for before."""
         rows = self.store.stage()
         self.staged = _copy(self.current)
         after = dict(self.committed)
@@ -133,7 +141,7 @@ class StoreMachine(RuleBasedStateMachine):
             else:
                 after[key] = (LIST.decode(value), time)
         assert after == self.current, "the changelog must lead to the same state"
-        assert len({key for key, _, _ in rows}) == len(rows)
+        return rows
 
     def commit(self) -> None:
         self.offset = (self.offset or 0) + 1

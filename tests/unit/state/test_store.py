@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
@@ -144,6 +146,82 @@ def test_staging_again_adds_what_came_after(store: KeyValueStore) -> None:
     assert [store.peek_committed(key) for key in (b"a", b"b", b"absent")] == [(2, 20), (3, 20), None]
     store.flush()
     assert list(store.all()) == [(b"a", 2, 20), (b"b", 3, 20)]
+
+
+def test_a_key_that_is_deleted_and_set_again_in_one_commit_keeps_its_timestamp(store: KeyValueStore) -> None:
+    """Its deletion was staged first, but is not how the commit left it."""
+    store.put(b"a", 1, 10)
+    commit(store)
+    store.delete(b"a", 20)
+    store.stage()
+    store.put(b"a", 2, 30)
+    commit(store)
+    assert store.peek(b"a") == (2, 30)
+
+
+def test_a_failed_commit_leaves_what_was_there_before_it(store: KeyValueStore) -> None:
+    """Of a key that was staged twice, too; and a new key is absent again."""
+    store.put(b"a", 1, 10)
+    commit(store, 1)
+    for number in (2, 3):
+        store.put(b"a", number, number * 10)
+        store.put(b"new", number, number * 10)
+        store.stage()
+    assert [store.peek_committed(key) for key in (b"a", b"new")] == [(1, 10), None]
+    store.abort()
+    assert [store.peek(key) for key in (b"a", b"new")] == [(1, 10), None]
+    store.put(b"b", 4, 40)
+    commit(store, 2)
+    store.flush()
+    assert list(store.all()) == [(b"a", 1, 10), (b"b", 4, 40)]
+
+
+def test_what_is_written_while_a_commit_is_under_way_is_what_was_committed_before(store: KeyValueStore) -> None:
+    """A scan has the committed entries written first. If the commit fails nothing of it may be among them."""
+    store.put(b"a", 1, 10)
+    commit(store, 1)
+    store.put(b"a", 2, 20)
+    store.put(b"b", 2, 20)
+    store.stage()
+    assert list(store.all()) == [(b"a", 2, 20), (b"b", 2, 20)]
+    backend = store._backend
+    assert [(key, int(value), time) for key, value, time in backend.scan(None, None, backwards=False)] == [
+        (b"a", 1, 10)
+    ]
+    assert [store.peek_committed(key) for key in (b"a", b"b")] == [(1, 10), None]
+    store.commit(2)
+    store.flush()
+    assert [backend.get(key) for key in (b"a", b"b")] == [(b"2", 20), (b"2", 20)]
+
+
+def test_queries_from_another_thread_never_see_what_is_not_committed() -> None:
+    """Half of the commits fail; a reader that saw a value of theirs would see it go back."""
+    store = KeyValueStore(StoreSpec("counts", value=NUMBER), MemoryBackend(), StateResources())
+    ended, failures = threading.Event(), []
+
+    def read() -> None:
+        while not ended.is_set():
+            found = store.peek_committed(b"a")
+            if found is not None and found[0] % 2:
+                failures.append(found)
+
+    reader = threading.Thread(target=read)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        reader.start()
+        for number in range(4_000):
+            store.put(b"a", number, number)
+            store.stage()
+            if number % 2:
+                store.abort()
+            else:
+                store.commit(number)
+    finally:
+        ended.set()
+        reader.join()
+        sys.setswitchinterval(interval)
+    assert not failures
 
 
 def test_a_value_that_does_not_fit_names_its_key_and_stages_nothing(store: KeyValueStore) -> None:

@@ -22,7 +22,7 @@ def counting() -> Topology:
 
 
 def test_a_cached_count_is_one_loop_and_its_outputs_are_the_changelog_rows() -> None:
-    """Keys stay bytes; no function is called for a record whose key is dirty already; nothing is encoded twice."""
+    """Keys stay bytes; no function is called for a record whose key is dirty or cached already; nothing is encoded twice."""
     source = source_of(counting())
     loop = source[source.index("for raw_key") : source.index("except Exception as error")]
     assert [line.strip() for line in loop.splitlines() if line.strip()] == [
@@ -30,7 +30,11 @@ def test_a_cached_count_is_one_loop_and_its_outputs_are_the_changelog_rows() -> 
         "if raw_key is not None and value is not None:",
         "entry_2 = dirty_0_get(raw_key)",
         "if entry_2 is None:",
+        "entry_2 = dirty_0_cached(raw_key)",
+        "if entry_2 is None:",
         "entry_2 = load_0(raw_key)",
+        "else:",
+        "dirty_0[raw_key] = entry_2",
         "held_3 = entry_2[0]",
         "if held_3 is None:",
         "entry_2[0] = 1",
