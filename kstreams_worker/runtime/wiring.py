@@ -21,7 +21,7 @@ from kstreams_worker.group.leader import Leader
 from kstreams_worker.group.offsets import CommitRefused
 from kstreams_worker.group.plane import GroupPlane
 from kstreams_worker.io.admin import Admin
-from kstreams_worker.io.consumer import RecordConsumer
+from kstreams_worker.io.consumer import RecordConsumer, gathering
 from kstreams_worker.io.producer import PlainProducer, TransactionalProducer
 from kstreams_worker.io.record_writer import RecordWriter
 from kstreams_worker.observe.metrics import WorkerMetrics
@@ -214,8 +214,9 @@ class Wiring:
 
     def _processor(self) -> Processor:
         settings = self.settings
+        gathered = gathering(settings.commit_interval_ms) if self.exactly_once else {}
         reader = RecordConsumer(
-            settings.client_config("consumer"),
+            {**gathered, **settings.client_config("consumer")},
             group_id=settings.application_id,
             client_id=f"{self.client_id}-consumer",
             read_committed=self.exactly_once,
