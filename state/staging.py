@@ -24,7 +24,7 @@ will get it, staged or committed; None if the backend has it."""
 class Staging:
     """Owned by the store's thread; only `committed_row` may be called from others."""
 
-    __slots__ = ("_deleted", "_index", "_newly_unwritten", "_replaced", "entries", "order", "rows")
+    __slots__ = ("_deleted", "_newly_unwritten", "_replaced", "entries", "order", "rows")
 
     def __init__(self) -> None:
         self.entries: dict[bytes, Entry] = {}
@@ -37,7 +37,6 @@ class Staging:
         self._newly_unwritten: list[Entry] = []
         """Entries that the backend knew before they were staged."""
         self._deleted: list[bytes] = []
-        self._index: tuple[list[Row], int, dict[bytes, Row | None]] | None = None
 
     def add(self, dirty: dict[bytes, Entry], encode: Callable[[Any], bytes]) -> None:
         """Make the rows of these entries. One that is absent and was not set gets none.
@@ -83,18 +82,17 @@ class Staging:
             entry = self.entries[key]
             if entry[0] is None and key not in dirty:
                 entry[1] = NO_TIMESTAMP
-        newly_unwritten, self._newly_unwritten = self._newly_unwritten, []
+        newly_unwritten = self._newly_unwritten
         self._forget()
         return newly_unwritten
 
     def undo(self) -> None:
         """Nothing was staged: the entries hold what they held before."""
         self._put_aside()
-        self._newly_unwritten = []
         self._forget()
 
     def _forget(self) -> None:
-        self.rows, self._replaced, self._deleted, self._index = None, [], [], None
+        self.rows, self._replaced, self._newly_unwritten, self._deleted = None, [], [], []
         self.entries.clear()
         self.order.reset()
 
@@ -127,15 +125,12 @@ class Staging:
         while True:
             row: Row | None = entry[2]
             rows = self.rows
-            committed = row if row is None or rows is None else self._index_of(rows).get(row[0], row)
+            committed = row if row is None or rows is None else self._before(row, rows)
             if entry[2] is row:  # if it is not, a commit began or ended in between
                 return committed
 
-    def _index_of(self, rows: list[Row]) -> dict[bytes, Row | None]:
-        """What is committed of the keys that are staged: what their first rows have replaced."""
-        index = self._index
-        if index is None or index[0] is not rows or index[1] != len(rows):
-            paired = list(zip(rows, self._replaced, strict=False))
-            index = rows, len(paired), {row[0]: replaced for row, replaced in reversed(paired)}
-            self._index = index
-        return index[2]
+    def _before(self, row: Row, rows: list[Row]) -> Row | None:
+        """What the first of these rows that has the key of `row` has replaced; `row` if none has: it is committed then."""
+        return next(
+            (replaced for other, replaced in zip(rows, self._replaced, strict=False) if other[0] == row[0]), row
+        )
