@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from kstreams_worker.control.board import ControlBoard
-from kstreams_worker.control.records import LeaveOrder, Memory, Nudge, Record, encode
+from kstreams_worker.control.records import LeaveOrder, Memory, Nudge, Record, Routing, encode
 from kstreams_worker.errors import BrokerError
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.topology.records import Partition
@@ -77,6 +77,8 @@ class ControlChannel(threading.Thread):
         self._clients = clients
         self._board = ControlBoard(topic)
         self._writer: ControlWriter | None = None
+        self._early: dict[str, Memory | Routing] = {}
+        self._write_lock = threading.Lock()
         self._look_now = threading.Event()
         self._caught_up = False
         self._looked = threading.Event()
@@ -103,10 +105,17 @@ class ControlChannel(threading.Thread):
             self._look_now.set()
 
     def write(self, record: Record) -> None:
-        """Send a record, without waiting for it; dropped while there is no topic to write to."""
-        writer = self._writer
-        if writer is not None:
-            writer.write(self._topic, PARTITION, *encode(record))
+        """Send a record, without waiting for it.
+
+        While there is no topic to write to, what holds until it is replaced is kept for then, and the rest is dropped: a
+        leader's first rounds are over before the topic that it has just created can be used, and no other may follow for days.
+        """
+        with self._write_lock:
+            if self._writer is not None:
+                self._early.pop(record.key, None)
+                self._writer.write(self._topic, PARTITION, *encode(record))
+            elif isinstance(record, Memory | Routing):
+                self._early[record.key] = record
 
     def stop(self, timeout_s: float) -> None:
         """Send what is written, for a moment at most, and end the thread."""
@@ -145,7 +154,8 @@ class ControlChannel(threading.Thread):
         if self._writer is None:
             writer = self._clients.writer(lambda reason: self._tell(f"a record could not be written: {reason}"))
             writer.warm_up(self._topic)
-            self._writer = writer
+            with self._write_lock:
+                self._writer = writer
         self._caught_up = False
         board = ControlBoard(self._topic)
         reader = self._clients.reader()
@@ -173,10 +183,21 @@ class ControlChannel(threading.Thread):
         if at_end and not self._caught_up:
             self._board = board
             self._caught_up = order_changed = True
+            self._write_early()
         if order_changed and self._caught_up:
             self.on_order(board.orders.get(self._instance))
         if self._caught_up:
             self._looked.set()
+
+    def _write_early(self) -> None:
+        """Write what was kept, unless a later leader has written already."""
+        assert self._writer is not None
+        read = {each.key: each.generation for each in (self._board.memory, self._board.routing) if each is not None}
+        with self._write_lock:
+            for record in self._early.values():
+                if record.generation > read.get(record.key, -1):
+                    self._writer.write(self._topic, PARTITION, *encode(record))
+            self._early.clear()
 
     def _tell(self, what: str) -> None:
         if what not in self._told:

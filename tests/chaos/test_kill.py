@@ -82,6 +82,36 @@ def test_two_instances_die_at_once(kafka: RunningKafka, tmp_path: Path) -> None:
         app.finish()
 
 
+def test_a_new_groups_leader_is_lost(kafka: RunningKafka, tmp_path: Path) -> None:
+    """Whoever leads next knows whose transactions to end, though the leader led no round since the control topic was there.
+
+    Otherwise the lost tasks would stand still until those transactions time out.
+    """
+    quarter_of_an_hour_ms = 900_000
+    with application(
+        kafka, tmp_path, session_timeout_ms=SHORT_SESSION_MS, transaction_timeout_ms=quarter_of_an_hour_ms
+    ) as app:
+        app.feeder.burst(5_000).start()
+        both = (app.start(), app.start())
+        app.until_balanced(*both)
+        leader, other = sorted(both, key=lambda instance: instance.log("round")[-1]["leader"], reverse=True)
+        generation = leader.log("round")[-1]["generation"]
+
+        def remembered() -> bool:
+            memory = app.control_topic().memory
+            return memory is not None and memory.generation == generation
+
+        app.until(remembered, f"the control topic tells what the leader of generation {generation} knows")
+        app.until_counted()
+
+        leader.kill()
+
+        app.until_balanced(other)
+        assert other.log("fencing a worker that is gone"), other.describe()
+        app.until_counted()
+        app.finish()
+
+
 def test_workers_whose_supervisor_dies_close_in_order(kafka: RunningKafka, tmp_path: Path) -> None:
     """They commit and leave, which costs no session timeout, and the state directory is free for a successor."""
     with application(kafka, tmp_path) as app:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from assignor.model import LeaderMemory
 from kstreams_worker.control import channel as channel_module
 from kstreams_worker.control.channel import ControlChannel, ControlClients
-from kstreams_worker.control.records import LeaveOrder, Memory, Nudge, Record, encode, leave_key
+from kstreams_worker.control.records import LeaveOrder, Memory, Nudge, Record, Routing, encode, leave_key
 from kstreams_worker.errors import BrokerError
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.topology.records import Partition, RecordBatch
@@ -37,6 +37,7 @@ class Topic:
         self.looks = 0
         self.fail_writing: str | None = None
         self.on_failure = lambda _reason: None
+        self.on_warm_up: Callable[[], None] = lambda: None
 
     def end(self) -> int | None:
         self.looks += 1
@@ -67,6 +68,7 @@ class Topic:
     # -- as a writer
     def warm_up(self, topic: str) -> None:
         assert topic == TOPIC
+        self.on_warm_up()
 
     def write(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         self.written.append((key, value))
@@ -183,6 +185,47 @@ def test_what_is_written_goes_to_the_topic(channel: ControlChannel, topic: Topic
     heard.next()
     channel.write(NUDGE)
     assert topic.written == [encode(NUDGE)], "what came before there was a topic is dropped"
+
+
+@pytest.mark.parametrize("newest", [None, 1, 2, 3], ids=lambda newest: f"on the topic: {newest}")
+def test_what_a_leader_says_before_there_is_a_topic_is_written_as_soon_as_there_is(
+    channel: ControlChannel, topic: Topic, newest: int | None
+) -> None:
+    """Unless another leader has written since: then that is newer."""
+    topic.is_there = False
+    heard = Heard(channel)
+    channel.start()
+    channel.wait_until_read(DEADLINE_S)
+    for generation in (1, 2):
+        channel.write(Memory.of(LeaderMemory(), generation))
+        channel.write(Routing(generation=generation, endpoints=(), active={}, standbys={}))
+    topic.put(*([] if newest is None else [Memory.of(LeaderMemory(), newest)]))
+    topic.is_there = True
+    channel.topic_made()
+    heard.next()
+    channel.write(NUDGE)
+    memory = [] if newest is not None and newest >= 2 else [encode(Memory.of(LeaderMemory(), 2))]
+    routing = encode(Routing(generation=2, endpoints=(), active={}, standbys={}))
+    assert topic.written == [*memory, routing, encode(NUDGE)]
+
+
+def test_what_a_leader_says_later_is_not_overwritten_by_what_it_said_before_there_was_a_topic(
+    channel: ControlChannel, topic: Topic
+) -> None:
+    """Between the topic's first use and its end it may lead another round."""
+    channel.write(Memory.of(LeaderMemory(), 1))
+    made = threading.Event()
+    topic.on_warm_up = made.set
+    heard = Heard(channel)
+    channel.start()
+    assert made.wait(DEADLINE_S)
+    while not topic.written:  # the topic is known a moment after it is warmed up
+        channel.write(Memory.of(LeaderMemory(), 2))
+    topic.put()
+    heard.next()
+    channel.write(NUDGE)
+    memories = [row for row in topic.written if row != encode(NUDGE)]
+    assert memories == [encode(Memory.of(LeaderMemory(), 2))] * len(memories)
 
 
 def test_a_missing_topic_is_told_once_when_it_should_be_there(
