@@ -31,6 +31,14 @@ QUEUE_BACKOFF_MS = 10
 """How long the client, once it has read far enough ahead, waits before it looks again. By default it is a second, in which a
 fast worker can use up all it had."""
 
+FETCH_BYTES_MAX = 512 * 1024
+QUEUED_RECORDS_MIN = 10_000
+"""How much the client asks for of a partition at a time, and with how many records waiting it asks for no more.
+
+What it has waiting is in one queue, in the order in which it came: with a backlog of small records in two partitions, and the
+client's own ten times as much, the records of the others stood in it for two seconds.
+"""
+
 GATHERED_BYTES = 16_384
 GATHERING_SHARE = 4
 """Gathering may take a quarter of a commit interval at most."""
@@ -83,7 +91,8 @@ class RecordConsumer:
                 "fetch.error.backoff.ms": 50,
                 "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
                 "queued.max.messages.kbytes": 65_536,
-                "fetch.message.max.bytes": 4 * 1024 * 1024,
+                "queued.min.messages": QUEUED_RECORDS_MIN,
+                "fetch.message.max.bytes": FETCH_BYTES_MAX,
                 "check.crcs": False,
                 "auto.offset.reset": "earliest",
                 **client_config,
