@@ -414,8 +414,6 @@ class KeyValueStore:
 
     def _evict(self, count: int) -> None:
         """Let go of the entries that have been here longest. Keys that are in use come back with their next record."""
-        if self._restored:
-            self._write()
         cached, dirty = self._cached, self.dirty
         keys = list(islice(cached, count))
         self._hand_over([cached[key] for key in keys], self._written_offset)
@@ -429,8 +427,6 @@ class KeyValueStore:
 
     def _begin_pass(self) -> None:
         self._next_pass = time.monotonic() + PASS_INTERVAL_S
-        if self._restored:  # an entry's row is newer, so these come first
-            self._write()
         self._in_pass, self._unwritten = self._unwritten, []
         self._pass_offset = self._changelog_offset
 

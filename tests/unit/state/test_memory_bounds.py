@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +10,9 @@ import pytest
 
 from state import Codec, KeyValueStore, StateResources, StoreSpec, open_store
 from state import store as store_module
+from state.backend import Row
 from state.key_order import KeyOrder
+from state.memory import MemoryBackend
 from state.spec import RAW
 
 NUMBER = Codec(lambda value: b"%d" % value, int)
@@ -125,6 +127,30 @@ def test_a_share_that_gets_smaller_is_kept_step_by_step(stores: list[KeyValueSto
     assert len(sizes) > 5
     assert all(0 < before - after <= 20_000 // 8 for before, after in pairwise(sizes))
     assert [value for _, value, _ in store.all()] == [len(sizes)] + [1] * 19_999
+
+
+@pytest.mark.parametrize("restored", [0, 10, 5_000])
+def test_after_a_restore_no_commit_writes_all_that_has_gathered(monkeypatch: pytest.MonkeyPatch, restored: int) -> None:
+    """What a restore left unwritten goes with the first rows that are written; what was processed since has its own time."""
+    written: list[int] = []
+
+    class Diary(MemoryBackend):
+        def write(self, rows: Sequence[Row], changelog_offset: int | None) -> None:
+            written.append(len(rows))
+            super().write(rows, changelog_offset)
+
+    monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 20_000)
+    store = KeyValueStore(StoreSpec("counts", value=NUMBER), Diary(), StateResources(cache_bytes=4_000_000))
+    first = keys(restored)
+    store.restore(first, [b"1"] * restored, [1] * restored, restored)
+    for number in range(1, 301):
+        before = len(written)
+        count(store, keys(number * 100)[-100:], restored + number * 100)
+        most = 100 + store_module.PASS_ENTRIES_MIN + (0 if any(written[:before]) else restored)
+        assert sum(written[before:]) <= most
+    assert any(written)
+    assert [value for _, value, _ in store.all()] == [2] * restored + [1] * (30_000 - restored)
+    store.close()
 
 
 def test_restored_records_are_written_in_bounded_portions(stores: list[KeyValueStore], tmp_path: Path) -> None:
