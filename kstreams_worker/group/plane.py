@@ -192,8 +192,9 @@ class GroupPlane:
     def is_leader(self) -> bool:
         return self._coordinator.is_leader and self.state is MemberState.STABLE
 
-    def begin_commit(self) -> bool:
-        """Ask to commit offsets. True: no join is sent until `end_commit`. False: a round is on, commit later.
+    def begin_commit(self) -> GroupGeneration | None:
+        """Ask to commit offsets. The membership to do it as: no join is sent until `end_commit`. None: commit later, for a
+        round is on; or not at all, for this member is out of the group, and the loop is about to hear of it.
 
         The broker takes the old generation's offsets until all members have joined, and no others until the round has
         ended. A join that takes longer than rounds do waits for some slow member: then a commit is tried all the same,
@@ -203,9 +204,14 @@ class GroupPlane:
             since = self._joining_since
             waited_long = since is not None and time.monotonic() - since > 2 * self._heartbeat_interval_s
             if since is not None and not (waited_long and self.state is MemberState.JOINING):
-                return False
+                return None
+            generation = self.generation
+            if generation.generation_id < 0:
+                # A broker takes a transaction's offsets from whoever names neither generation nor member, without a look at
+                # the group: from a worker whose tasks others have by now, too.
+                return None
             self._committing = True
-            return True
+            return generation
 
     def end_commit(self) -> None:
         """The commit that was begun is over, one way or the other."""
@@ -215,9 +221,11 @@ class GroupPlane:
         if waiting is not None:
             self._client._net.call_soon_threadsafe(lambda: waiting.success(None))
 
-    def commit_offsets(self, offsets: Mapping[Partition, int], timeout_s: float = REQUEST_TIMEOUT_S) -> None:
-        """Commit with this member's generation. Raises CommitRefused, GroupError (fenced), BrokerError."""
-        check_commit(self._ask(commit_request(self._group_id, self.generation, offsets), timeout_s))
+    def commit_offsets(
+        self, offsets: Mapping[Partition, int], generation: GroupGeneration, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> None:
+        """Commit as this membership. Raises CommitRefused, GroupError (fenced), BrokerError."""
+        check_commit(self._ask(commit_request(self._group_id, generation, offsets), timeout_s))
 
     def committed_offsets(
         self, partitions: Iterable[Partition], timeout_s: float = REQUEST_TIMEOUT_S

@@ -1,9 +1,10 @@
 """Producers: one that writes in transactions (exactly_once_v2, KIP-447) and one that does not (at_least_once).
 
-Both have the same verbs. `send` hands rows over and returns at once. A commit has three steps: `begin_commit` draws the line
-between what belongs to it and what is sent later; `commit` returns when everything up to that line is on the brokers and, for
-the transactional one, committed together with the input offsets; `end_commit` goes on. `commit` is for a thread of its own:
-meanwhile the owner may send. A transaction cannot take that (there is no other before it has ended), so it is held back.
+Both have the same verbs. `send` hands rows over and returns at once. A commit has these steps: `begin_commit` draws the line
+between what belongs to it and what is sent later; `add_offsets` puts the input offsets into the transaction, if there is one;
+`commit` returns when everything up to that line is on the brokers, and committed; `end_commit` goes on. `add_offsets` and
+`commit` are for a thread of its own: meanwhile the owner may send. A transaction cannot take that (there is no other before it
+has ended), so it is held back.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class RecordProducer(Protocol):
     ) -> None: ...
     def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None: ...
     def begin_commit(self) -> None: ...
-    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None: ...
+    def add_offsets(self, offsets: Mapping[Partition, int], generation: Generation) -> None: ...
+    def commit(self) -> None: ...
     def end_commit(self) -> None: ...
     def abort(self) -> None: ...
     @property
@@ -220,11 +222,11 @@ class PlainProducer(_BatchProducer):
         """What is sent from now on is not waited for."""
         self._ending, self._epoch = self._epoch, self._new_epoch()
 
-    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
-        """Wait until everything up to `begin_commit` is on the brokers. The offsets are the caller's to commit.
+    def add_offsets(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
+        """Nothing: the offsets are the caller's to commit, after the rest."""
 
-        Raises BrokerError.
-        """
+    def commit(self) -> None:
+        """Wait until everything up to `begin_commit` is on the brokers. Raises BrokerError."""
         ending, deadline = self._ending, time.monotonic() + self._flush_timeout_s
         while ending.done < ending.sent:
             if time.monotonic() > deadline:
@@ -338,14 +340,22 @@ class TransactionalProducer(_BatchProducer):
         self.held_rows = 0
         return held
 
-    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
-        """Commit everything up to `begin_commit`, with the offsets to go on from, as this member of the group."""
+    def add_offsets(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
+        """Have the transaction commit the offsets to go on from, too, as this member of the group.
+
+        The brokers look at the membership here and not again: the transaction may end in a later generation.
+        Raises TransactionAborted, ProducerFenced, BrokerError.
+        """
         deadline = time.monotonic() + self._commit_timeout_s
         positions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         metadata = group_metadata(self._group_id, generation)
         self._with_deadline(
             lambda: self._retrying(lambda: self._producer.send_offsets_to_transaction(positions, metadata), deadline)
         )
+
+    def commit(self) -> None:
+        """Commit everything up to `begin_commit`. Raises as `add_offsets`."""
+        deadline = time.monotonic() + self._commit_timeout_s
         self._retrying(lambda: self._producer.commit_transaction(self._commit_timeout_s), deadline)
         self._open = False
         self._failure = None

@@ -23,10 +23,11 @@ from typing import Protocol
 
 import structlog
 
+from kstreams_worker.group.events import GroupGeneration
 from kstreams_worker.io.call_thread import CallThread
 from kstreams_worker.io.consumer import Fetched
 from kstreams_worker.io.failures import TransactionAborted
-from kstreams_worker.io.producer import Generation, RecordProducer
+from kstreams_worker.io.producer import RecordProducer
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import Partition, RecordBatch
@@ -64,11 +65,11 @@ class InputReader(Protocol):
 class CommitGate:
     """The group's say in a commit: whether the broker would take offsets now, and as whom."""
 
-    begin: Callable[[], bool]
-    """False: a round is on, and the broker would refuse. True: the round waits until `end`."""
+    begin: Callable[[], GroupGeneration | None]
+    """The membership to commit as; a round then waits until `end`. None: a round is on, and the broker would refuse, or this
+    worker is out of the group."""
     end: Callable[[], None]
-    generation: Callable[[], Generation]
-    commit_offsets: Callable[[Mapping[Partition, int]], bool] | None
+    commit_offsets: Callable[[Mapping[Partition, int], GroupGeneration], bool] | None
     """At least once: commit the offsets; False when the broker would not take them just now. None: transactions do it."""
 
 
@@ -207,7 +208,8 @@ class Processor:
         tasks = [task for task in self.running if task.has_progress]
         if not tasks:
             return True
-        if not self._gate.begin():
+        generation = self._gate.begin()
+        if generation is None:
             return False
         started = time.perf_counter()
         try:
@@ -222,19 +224,24 @@ class Processor:
             self._gate.end()
             raise
         positions = {task: dict(task.positions) for task in tasks}
-        outcome = self._committer.submit(partial(self._commit, positions, self._gate.generation()))
+        outcome = self._committer.submit(partial(self._commit, positions, generation))
         self._under_way = _Commit(positions, self._changelog_ends, outcome, started, self._oldest_ms)
         self._changelog_ends, self._logged, self._oldest_ms = {}, {}, None
         return True
 
-    def _commit(self, positions: Mapping[Task, Mapping[Partition, int]], generation: Generation) -> bool:
+    def _commit(self, positions: Mapping[Task, Mapping[Partition, int]], generation: GroupGeneration) -> bool:
         """On the committing thread. Whether the offsets are committed."""
         offsets = {partition: offset for of_task in positions.values() for partition, offset in of_task.items()}
         try:
-            self._producer.commit(offsets, generation)
-            return self._gate.commit_offsets is None or self._gate.commit_offsets(offsets)
+            if self._gate.commit_offsets is not None:
+                self._producer.commit()
+                return self._gate.commit_offsets(offsets, generation)
+            self._producer.add_offsets(offsets, generation)
         finally:
             self._gate.end()
+        # No round has to wait for this: the offsets are in the transaction.
+        self._producer.commit()
+        return True
 
     def settle(self, *, wait: bool = False) -> bool:
         """Take over the outcome of the commit under way, if it is known or `wait` says to wait for it.

@@ -16,7 +16,7 @@ from kstreams_worker.config import Settings
 from kstreams_worker.control.channel import FETCH_WAIT_MS, PARTITION, ControlChannel, ControlClients
 from kstreams_worker.control.records import LeaveOrder
 from kstreams_worker.errors import GroupError
-from kstreams_worker.group.events import GroupEvent
+from kstreams_worker.group.events import GroupEvent, GroupGeneration
 from kstreams_worker.group.leader import Leader
 from kstreams_worker.group.offsets import CommitRefused
 from kstreams_worker.group.plane import GroupPlane
@@ -239,7 +239,7 @@ class Wiring:
         return Processor(
             reader,
             self._producer,
-            CommitGate(self.plane.begin_commit, self.plane.end_commit, lambda: self.plane.generation, commit_offsets),
+            CommitGate(self.plane.begin_commit, self.plane.end_commit, commit_offsets),
             self.metrics,
             name=self.client_id,
             log_early=settings.cache_max_bytes == 0,
@@ -247,9 +247,9 @@ class Wiring:
             max_dirty_bytes=settings.task_buffer_max_bytes,
         )
 
-    def _commit_offsets(self, offsets: Mapping[Partition, int]) -> bool:
+    def _commit_offsets(self, offsets: Mapping[Partition, int], generation: GroupGeneration) -> bool:
         try:
-            self.plane.commit_offsets(offsets)
+            self.plane.commit_offsets(offsets, generation)
         except CommitRefused as refused:
             log.debug("offsets not committed; trying again", reason=str(refused))
             return False

@@ -25,6 +25,7 @@ from state import StateResources, open_store
 
 INPUT = ("words", 0)
 CHANGELOG = ("app-counts-changelog", 0)
+ME = GroupGeneration(1, "me")
 DEADLINE_S = 30
 
 
@@ -78,6 +79,7 @@ class Broker:
         self._reports: list[Callable[[], None]] = []
         self._ending: list[tuple[str, OutputRow]] = []
         self._changelog_end = -1
+        self._offsets: dict[Partition, int] = {}
 
     def send(self, topic: str, rows: Sequence[OutputRow], partition: int = -1) -> None:
         self._sent += [(topic, row) for row in rows]
@@ -95,7 +97,11 @@ class Broker:
     def begin_commit(self) -> None:
         self._ending, self._sent = self._sent, []
 
-    def commit(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
+    def add_offsets(self, offsets: Mapping[Partition, int], generation: Generation) -> None:
+        assert generation == ME
+        self._offsets = dict(offsets)
+
+    def commit(self) -> None:
         self.asked.set()
         assert self.may_answer.wait(DEADLINE_S)
         if self.answer is not None:
@@ -103,7 +109,7 @@ class Broker:
         for report in self._reports:
             report()
         self._reports.clear()
-        self.committed.append((dict(offsets), self._ending))
+        self.committed.append((self._offsets, self._ending))
 
     def end_commit(self) -> None: ...
 
@@ -130,16 +136,21 @@ class Setting:
         for event in (TaskEvent.PROMOTE, TaskEvent.STARTED):
             self.task.machine.fire(event)
         self.gate: list[str] = []
-        commit_offsets = None if offsets_taken is None else (lambda _: offsets_taken)
+        self.membership: GroupGeneration | None = ME
+
+        def begin() -> GroupGeneration | None:
+            self.gate.append("begin")
+            return self.membership
+
+        def commit_offsets(_offsets: Mapping[Partition, int], generation: GroupGeneration) -> bool:
+            self.gate.append("offsets")
+            assert generation == ME
+            return bool(offsets_taken)
+
         self.processor = Processor(
             self.input,
             self.broker,
-            CommitGate(
-                lambda: not self.gate.append("begin"),  # type: ignore[func-returns-value]
-                lambda: self.gate.append("end"),
-                lambda: GroupGeneration(1, "me", None),
-                commit_offsets,
-            ),
+            CommitGate(begin, lambda: self.gate.append("end"), None if offsets_taken is None else commit_offsets),
             WorkerMetrics(),
             name="test",
             log_early=True,
@@ -186,6 +197,41 @@ def test_records_are_processed_while_a_commit_is_under_way(setting: Setting) -> 
     ]
     assert setting.store.peek_committed(b"a") == (2, 2)
     assert setting.gate == ["begin", "end"] * 2
+
+
+def test_a_round_waits_for_the_offsets_only(setting: Setting) -> None:
+    """The broker looks at the generation when it takes them, and not again when the transaction ends."""
+    setting.process(b"a")
+    assert setting.processor.begin_commit()
+    assert setting.broker.asked.wait(DEADLINE_S)
+    assert setting.gate == ["begin", "end"]
+    assert setting.broker.committed == []
+
+
+@pytest.mark.parametrize("setting", [True], ids=["at least once"], indirect=True)
+def test_without_a_transaction_a_round_waits_for_all_of_a_commit(setting: Setting) -> None:
+    """The offsets come last."""
+    setting.process(b"a")
+    assert setting.processor.begin_commit()
+    assert setting.broker.asked.wait(DEADLINE_S)
+    assert setting.gate == ["begin"]
+    setting.broker.may_answer.set()
+    assert setting.processor.settle(wait=True)
+    assert setting.gate == ["begin", "offsets", "end"]
+
+
+def test_without_a_membership_nothing_is_committed(setting: Setting) -> None:
+    """It is kept for later, or dropped when the worker hears that it is out of the group."""
+    setting.broker.may_answer.set()
+    setting.membership = None
+    setting.process(b"a")
+    assert not setting.processor.commit()
+    assert setting.gate == ["begin"]
+    assert setting.counts() == {b"a": 1}
+    assert setting.store.peek_committed(b"a") is None
+    setting.membership = ME
+    assert setting.processor.commit()
+    assert setting.store.peek_committed(b"a") == (1, 0)
 
 
 def test_a_failed_commit_undoes_what_was_processed_meanwhile(setting: Setting) -> None:
