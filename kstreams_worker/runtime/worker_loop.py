@@ -47,6 +47,9 @@ READY_RETRY_S = 5.0
 EARLY_COMMIT_WAIT_S = 0.03
 """How long the first records of a task that stood still wait for those of others taken over with it."""
 CLOSE_TIMEOUT_S = 10.0
+LEAVE_PAUSE_S = 1.0
+"""How long a worker stays after its last task was handed over. Its leaving begins a round, which would hold up the first commit
+of whoever took over."""
 LAG_INTERVAL_S = 1.0
 STALL_S = 1.0
 """A turn longer than this is counted as a stall."""
@@ -114,6 +117,7 @@ class WorkerLoop:
         self._early_commit_at: float | None = None
         self._stop_requested = False
         self._leaving = Leaving(time.monotonic)
+        self._leave_at: float | None = None
         self.left: LeaveCause | None = None
         """Why this worker has left for good, once it has."""
         self._complaint = ""
@@ -166,7 +170,7 @@ class WorkerLoop:
         except ProducerFenced as fenced:
             self._start_over(str(fenced))
         self._rejoin_if_ready()
-        self._leave_if_overdue()
+        self._leave_if_due()
         self._rejoin_if_owed()
         self._measure_lag()
         self.turns += 1
@@ -406,20 +410,26 @@ class WorkerLoop:
     def _on_order_taken_back(self) -> None:
         if self._leaving.take_back():
             log.info("the order to leave was taken back", leaves=bool(self._leaving))
+            self._leave_at = None
             self._publish()
             self._parts.group.request_rejoin("stays")
 
     def _leave_if_done(self, event: Assigned) -> None:
+        leave_at, self._leave_at = self._leave_at, None
         match self._leaving.judge(event.assignment, said_leaving=event.said_leaving):
             case Verdict.DONE:
-                self._leave("all tasks are handed over")
+                self._leave_at = leave_at or time.monotonic() + LEAVE_PAUSE_S
             case Verdict.NOBODY if self._leaving.cause is LeaveCause.SIGNAL:
                 self._leave("no other instance may take the tasks")
             case Verdict.NOBODY:
                 log.warning("told to leave, but no other instance may take the tasks: waiting for one")
 
-    def _leave_if_overdue(self) -> None:
-        if self._leaving and self._leaving.remaining_ms() == 0 and not self._stop_requested:
+    def _leave_if_due(self) -> None:
+        if self._stop_requested:
+            return
+        if self._leave_at is not None and time.monotonic() >= self._leave_at:
+            self._leave("all tasks are handed over")
+        elif self._leaving and self._leaving.remaining_ms() == 0:
             self._leave("others had the time they were given to learn the tasks")
 
     def _leave(self, reason: str) -> None:
