@@ -45,8 +45,10 @@ PASS_INTERVAL_S = 300.0
 PASS_ENTRIES_MIN = 4_096
 """A pass writes this many entries at each commit (about 5 ms), or half as many as were committed if that is more."""
 EVICTED_ENTRIES_MIN = 1_024
-"""A commit lets go of this many entries beyond those it brought, or an eighth of the excess: a store's share of memory halves
-when the worker opens another, and half a cache written at once held the processing up for a second."""
+EVICTED_SHARE = 32
+"""A commit lets go of this many entries beyond those it brought, or of one in so many of the excess: a store's share of memory
+halves when the worker opens others, and half a cache written at once held the processing up for a second (an eighth of it,
+for a fifth of a second, in each of several commits)."""
 RESTORED_RECORDS_MAX = 8_192
 """Restored records that are gathered before they are written: of a key's records only the newest is."""
 WRITE_ROWS_MAX = 1_000
@@ -405,7 +407,7 @@ class KeyValueStore:
         self._cached_max = self._entries_max()
         excess = len(self._cached) - self._cached_max
         if excess > 0:
-            self._evict(min(excess, max(committed + EVICTED_ENTRIES_MIN, excess // 8)))
+            self._evict(min(excess, max(committed + EVICTED_ENTRIES_MIN, excess // EVICTED_SHARE)))
         if self._is_pass_due() and not self._in_pass:
             self._begin_pass()
             self._go_on_with_pass(PASS_ENTRIES_MIN)

@@ -125,7 +125,8 @@ def test_a_share_that_gets_smaller_is_kept_step_by_step(stores: list[KeyValueSto
         count(store, keys(1), len(sizes))
         sizes.append(len(store._cached))
     assert len(sizes) > 5
-    assert all(0 < before - after <= 20_000 // 8 for before, after in pairwise(sizes))
+    step = max(1 + store_module.EVICTED_ENTRIES_MIN, 20_000 // store_module.EVICTED_SHARE)
+    assert all(0 < before - after <= step for before, after in pairwise(sizes))
     assert [value for _, value, _ in store.all()] == [len(sizes)] + [1] * 19_999
 
 
