@@ -4,9 +4,9 @@ A target reports to the test through a named pipe in the state directory, one li
 """
 
 import os
+import queue
 import signal
 import sys
-import threading
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -57,12 +57,18 @@ def one_leaves_by_order(spec: WorkerSpec, connection: Connection) -> int:
     return leaves_by_order(spec, connection) if spec.worker_index else 0
 
 
+def stop_queue() -> queue.SimpleQueue[None]:
+    """Gets an item with each SIGTERM. Not an event: setting one in a handler that interrupts another waits for ever."""
+    told: queue.SimpleQueue[None] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda *_: told.put(None))
+    return told
+
+
 def waits_for_sigterm(spec: WorkerSpec, connection: Connection) -> int:
-    told = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told.set())
-    ParentWatch(connection, lambda: (note(spec, "alone"), told.set())).start()  # type: ignore[func-returns-value]
+    told = stop_queue()
+    ParentWatch(connection, lambda: (note(spec, "alone"), told.put(None))).start()  # type: ignore[func-returns-value]
     note(spec, f"up {spec.worker_index} {os.getpid()}")
-    told.wait()
+    told.get()
     note(spec, f"stopped {spec.worker_index}")
     return 0
 
@@ -130,15 +136,14 @@ def never_ends(spec: WorkerSpec, _connection: Connection) -> int:
 def reports(spec: WorkerSpec, connection: Connection) -> int:
     sender = MessageSender(connection)
     text = "# HELP kstreams_x x\n# TYPE kstreams_x gauge\nkstreams_x 1.0\n"
-    told = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    told = stop_queue()
     sender.status(
         {"state": "stable", "ready": True, "member_id": "m", "generation": 1, "loop_turns": 1, "tasks": []}, text
     )
     sender.member("")
     sender.close()
     note(spec, "reported")
-    told.wait()
+    told.get()
     return 0
 
 
