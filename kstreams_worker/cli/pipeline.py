@@ -257,8 +257,9 @@ def _stop_on_signals() -> Iterator[threading.Event]:
     previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
         restore()
+        # In a thread: the lock that `set` needs may be held by what this handler interrupted.
+        threading.Thread(target=stop.set, name="stop").start()
 
     def restore() -> None:
         for number, handler in previous.items():
