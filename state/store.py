@@ -11,11 +11,7 @@ Layers, newest first:
 
 The commit protocol is `stage` (encode; gives the changelog rows; again for what came after), then `commit` once the
 transaction with those rows is committed, or `abort`. So the backend never holds uncommitted data, and a crash costs a
-replay of the changelog's tail. Committed entries are written to the backend not at each commit but in passes, begun when
-`REPLAY_RECORDS_MAX` records are missing there: that spares most of its work where the same keys change again and again,
-and the replay after a crash would be needed anyhow, since RocksDB runs without its own log. A pass is spread over several
-commits, so that none takes long. Until it has ended the backend's offset stays where it was: values newer than the offset
-do no harm, since a restore goes on to the changelog's end before anybody reads.
+replay of the changelog's tail: committed entries are written to the backend some time later, see `write_behind`.
 
 Everything here is bound by cache misses of the processor, so a key costs as few look-ups as possible: an entry stays
 where it is through commits, and a commit goes over the dirty entries once, when it begins: see `staging`.
@@ -23,11 +19,9 @@ where it is through commits, and a commit goes over the dirty entries once, when
 
 from __future__ import annotations
 
-import time
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
-from operator import itemgetter
 from typing import Any
 
 from state.backend import Backend, Row
@@ -37,26 +31,15 @@ from state.key_order import KeyOrder
 from state.resources import StateResources
 from state.spec import StoreSpec
 from state.staging import Entry, Staging
+from state.write_behind import Rest, WriteBehind, no_rest
 
-REPLAY_RECORDS_MAX = 500_000
-"""With more committed changelog records missing from the backend a pass begins: about a second of replay after a crash."""
-PASS_INTERVAL_S = 300.0
-"""A pass begins after this long, too: what is replayed must not be so old that the changelog has dropped its tombstones."""
-PASS_ENTRIES_MIN = 4_096
-"""A pass writes this many entries at each commit (about 5 ms), or half as many as were committed if that is more."""
+RESTORED_RECORDS_MAX = 8_192
+"""Restored records that are gathered before they are written: of a key's records only the newest is."""
 EVICTED_ENTRIES_MIN = 1_024
 EVICTED_SHARE = 32
 """A commit lets go of this many entries beyond those it brought, or of one in so many of the excess: a store's share of memory
 halves when the worker opens others, and half a cache written at once held the processing up for a second (an eighth of it,
 for a fifth of a second, in each of several commits)."""
-RESTORED_RECORDS_MAX = 8_192
-"""Restored records that are gathered before they are written: of a key's records only the newest is."""
-WRITE_ROWS_MAX = 1_000
-"""Rows of one write, 1 to 3 ms in which RocksDB holds Python's global lock and stops other threads. What is more goes in
-several, of which only the last has the new offset: after a crash in between some of the changelog is replayed in vain."""
-SORT_ROWS_MAX = 8_192
-"""Rows that are sorted at once, so that each write has a narrow range of keys, which is cheaper. Sorting holds that lock too:
-some milliseconds."""
 ENTRY_BYTES = 300
 """What Python needs for an entry beside its key's and value's bytes: dict slot, list, tuple, numbers, object headers."""
 DECODED_FACTOR = 4
@@ -70,17 +53,6 @@ PREFETCH_SHARE = 1 / 16
 them one by one, but a look-up more for each key that is cached."""
 SAMPLING = 8
 """Every eighth record's size is measured."""
-
-Rest = Callable[[float], object]
-"""What is called between two parts of a long work, with the seconds that the last part took: it may wait."""
-
-
-def no_rest(_worked_s: float) -> None:
-    """Goes on at once."""
-
-
-_row_of = itemgetter(2)
-_key_of = itemgetter(0)
 
 
 def key_after_prefix(prefix: bytes) -> bytes | None:
@@ -102,25 +74,18 @@ class KeyValueStore:
         self._cached: dict[bytes, Entry] = {}
         self.cached = self._cached.get
         """A cached key's entry, or None. Whoever changes it puts it into `dirty`, too: that is `load` without its call."""
-        self._unwritten: list[Entry] = []
-        """Entries that the backend does not have yet, and that the present pass leaves out; some may have got there since."""
-        self._in_pass: list[Entry] = []
-        """Those that the present pass has yet to write."""
-        self._pass_offset: int | None = None
-        self._next_pass = time.monotonic() + PASS_INTERVAL_S
         self._batch_keys = 0
         self._batch_reads = 0
         """Of the present batch: its keys, and those of them that were not cached."""
-        self._restored: dict[bytes, Row] = {}
         self._backend = backend
+        self._behind = WriteBehind(backend)
+        self._restored = self._behind.restored
         self._resources = resources
         resources.store_opened(self)
         self._encode = spec.value.encode
         self._decode = spec.value.decode
         self._staging = Staging()
         self.staged = self._staging.entries
-        self._changelog_offset = backend.changelog_offset
-        self._written_offset = backend.changelog_offset
         self._key_bytes = FIRST_KEY_BYTES
         self._value_bytes = FIRST_VALUE_BYTES
         self._value_factor = DECODED_FACTOR
@@ -249,14 +214,13 @@ class KeyValueStore:
 
     def approximate_num_entries(self) -> int:
         """About how many keys the store has; keys that were changed and not yet written may count twice."""
-        unwritten = len(self._restored) + len(self._in_pass) + len(self._unwritten)
-        return self._backend.approximate_num_entries() + unwritten + len(self.dirty)
+        return self._backend.approximate_num_entries() + len(self._behind) + len(self.dirty)
 
     def _scan(
         self, start: bytes | None, end: bytes | None, backwards: bool
     ) -> Generator[tuple[bytes, Any, int], None, None]:
         # Stores that are scanned are written at each scan that follows a commit; what is above the backend is then dirty.
-        if self._unwritten or self._in_pass or self._restored:
+        if len(self._behind):
             self._write()
         uncommitted = self._dirty_order.between(start, end)
         if self.staged:
@@ -287,7 +251,7 @@ class KeyValueStore:
     @property
     def changelog_offset(self) -> int | None:
         """The next changelog offset to restore from: what the committed layers stand for. None: from the beginning."""
-        return self._changelog_offset
+        return self._behind.changelog_offset
 
     @property
     def dirty_bytes(self) -> int:
@@ -344,9 +308,9 @@ class KeyValueStore:
         rows = self._staging.rows
         if rows is None:
             raise StoreMisuse(f"store {self.spec.name}: commit() without stage()")
-        self._unwritten += self._staging.finish(self.dirty)
+        self._behind.add(self._staging.finish(self.dirty))
         if changelog_offset is not None:
-            self._changelog_offset = changelog_offset
+            self._behind.changelog_offset = changelog_offset
         if rows:
             sample = rows[::SAMPLING]
             self._measure([row[0] for row in sample], [row[1] for row in sample])
@@ -383,7 +347,7 @@ class KeyValueStore:
         if keys:
             self._restored.update(zip(keys, zip(keys, values, timestamps_ms, strict=True), strict=True))
             self._measure(keys[::SAMPLING], values[::SAMPLING])
-        self._changelog_offset = next_offset
+        self._behind.changelog_offset = next_offset
         if len(self._restored) > min(RESTORED_RECORDS_MAX, self._entries_max()):
             self._write()
 
@@ -403,68 +367,27 @@ class KeyValueStore:
         return int(self._resources.cache_share_bytes / self._entry_bytes)
 
     def _make_room(self, committed: int) -> None:
-        """After a commit of so many rows: keep this store's share of memory, and the replay after a crash short."""
+        """After a commit of so many rows: keep to this store's share of memory, and the replay after a crash short."""
         self._cached_max = self._entries_max()
         excess = len(self._cached) - self._cached_max
         if excess > 0:
             self._evict(min(excess, max(committed + EVICTED_ENTRIES_MIN, excess // EVICTED_SHARE)))
-        if self._is_pass_due() and not self._in_pass:
-            self._begin_pass()
-            self._go_on_with_pass(PASS_ENTRIES_MIN)
-        elif self._in_pass:
-            self._go_on_with_pass(max(PASS_ENTRIES_MIN, committed // 2))
+        self._behind.go_on(committed)
 
     def _evict(self, count: int) -> None:
         """Let go of the entries that have been here longest. Keys that are in use come back with their next record."""
         cached, dirty = self._cached, self.dirty
         keys = list(islice(cached, count))
-        self._hand_over([cached[key] for key in keys], self._written_offset)
+        self._behind.write([cached[key] for key in keys])
         for key in keys:
             if key not in dirty:
                 del cached[key]
 
-    def _is_pass_due(self) -> bool:
-        missing = (self._changelog_offset or 0) - (self._written_offset or 0)
-        return missing > REPLAY_RECORDS_MAX or (missing > 0 and time.monotonic() > self._next_pass)
-
-    def _begin_pass(self) -> None:
-        self._next_pass = time.monotonic() + PASS_INTERVAL_S
-        self._in_pass, self._unwritten = self._unwritten, []
-        self._pass_offset = self._changelog_offset
-
-    def _go_on_with_pass(self, entries_max: int) -> None:
-        entries = self._in_pass[-entries_max:]
-        is_last = len(entries) == len(self._in_pass)
-        self._hand_over(entries, self._pass_offset if is_last else self._written_offset)
-        del self._in_pass[-entries_max:]
-        if is_last:
-            self._backend.flush(wait=False)
-
     def _write(self, rest: Rest = no_rest) -> None:
         """Hand everything committed to the backend."""
-        entries = self._in_pass + self._unwritten
-        if entries or self._restored or self._changelog_offset != self._written_offset:
+        if self._behind:
             with self._staging.aside():
-                self._hand_over(entries, self._changelog_offset, rest)
-            self._in_pass.clear()
-            self._unwritten.clear()
-
-    def _hand_over(self, entries: list[Entry], changelog_offset: int | None, rest: Rest = no_rest) -> None:
-        """Write what the backend does not have yet of these entries; what was restored is older, and goes before them."""
-        unwritten = [entry for entry in entries if entry[2] is not None]
-        if unwritten or self._restored or changelog_offset != self._written_offset:
-            part: list[Row] = []
-            for following in _parts([*self._restored.values(), *map(_row_of, unwritten)]):
-                if part:
-                    started = time.monotonic()
-                    self._backend.write(part, self._written_offset)
-                    rest(time.monotonic() - started)
-                part = following
-            self._backend.write(part, changelog_offset)
-        self._restored.clear()
-        self._written_offset = changelog_offset
-        for entry in unwritten:
-            entry[2] = None
+                self._behind.write_all(rest)
 
     def flush(self) -> None:
         """Have the committed state survive a crash of the machine, with its changelog offset; blocks until it does."""
@@ -490,11 +413,3 @@ class KeyValueStore:
             while self._cached:  # to clear a large dict at once would stop all other threads
                 self._cached.popitem()
             self._backend.close()
-
-
-def _parts(rows: list[Row]) -> Iterator[list[Row]]:
-    """The rows in parts that can be written at once; of a key's rows the last stays last."""
-    for start in range(0, len(rows), SORT_ROWS_MAX):
-        block = sorted(rows[start : start + SORT_ROWS_MAX], key=_key_of)
-        for position in range(0, len(block), WRITE_ROWS_MAX):
-            yield block[position : position + WRITE_ROWS_MAX]

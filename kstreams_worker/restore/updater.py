@@ -41,7 +41,8 @@ from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finishe
 from kstreams_worker.restore.give_way import GiveWay
 from kstreams_worker.tasks.task import Task
 from kstreams_worker.topology.records import Partition, RecordBatch
-from state.store import KeyValueStore, Rest, no_rest
+from state.store import KeyValueStore
+from state.write_behind import Rest, no_rest
 
 log = structlog.get_logger(__name__)
 

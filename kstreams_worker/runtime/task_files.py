@@ -20,7 +20,8 @@ from state.directory import StateDirectory
 from state.opening import open_store
 from state.resources import StateResources
 from state.spec import StoreSpec
-from state.store import KeyValueStore, Rest, no_rest
+from state.store import KeyValueStore
+from state.write_behind import Rest, no_rest
 
 log = structlog.get_logger(__name__)
 

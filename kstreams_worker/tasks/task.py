@@ -16,7 +16,8 @@ from kstreams_worker.tasks.plan import TaskView
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState, task_machine
 from kstreams_worker.topology.compile import TaskProgram
 from kstreams_worker.topology.records import Partition
-from state.store import KeyValueStore, Rest, no_rest
+from state.store import KeyValueStore
+from state.write_behind import Rest, no_rest
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,8 @@ from kstreams_worker.topology.records import Partition, RecordBatch
 from state.memory import MemoryBackend
 from state.resources import StateResources
 from state.spec import RAW, StoreSpec
-from state.store import KeyValueStore, Rest
+from state.store import KeyValueStore
+from state.write_behind import Rest
 
 DEADLINE_S = 10.0
 RECORDS = 50

@@ -12,8 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from state import NO_TIMESTAMP, Codec, KeyValueStore, StateResources, StoreSpec, open_store
-from state import store as store_module
+from state import NO_TIMESTAMP, Codec, KeyValueStore, StateResources, StoreSpec, open_store, write_behind
 from state.backend import Row
 
 ALL_KEYS = [b"", b"\x00", b"a", b"ab", b"b", b"\xff", b"\xff\xff"]
@@ -203,8 +202,8 @@ class StoreMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("persistent", [True, False], ids=["rocksdb", "memory"])
 def test_a_store_does_what_a_dict_does(persistent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With passes that are due often and take several commits."""
-    monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 3)
-    monkeypatch.setattr(store_module, "PASS_ENTRIES_MIN", 1)
+    monkeypatch.setattr(write_behind, "REPLAY_RECORDS_MAX", 3)
+    monkeypatch.setattr(write_behind, "PASS_ENTRIES_MIN", 1)
     machine = type("Machine", (StoreMachine,), {"persistent": persistent, "root": tmp_path})
     case = machine.TestCase()
     case.settings = settings(max_examples=15 if persistent else 60, stateful_step_count=40, deadline=None)

@@ -18,9 +18,9 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.unit.state.test_crash import SPEC, changes, resources
-from state import open_store, store as store_module
+from state import open_store, write_behind
 
-store_module.REPLAY_RECORDS_MAX = 100
+write_behind.REPLAY_RECORDS_MAX = 100
 store = open_store(SPEC, Path(sys.argv[1]), resources())
 offset = store.changelog_offset or 0
 while True:
@@ -42,9 +42,9 @@ PASSES = """
 import sys
 from pathlib import Path
 from tests.unit.state.test_crash import SPEC, changes
-from state import StateResources, open_store, store as store_module
+from state import StateResources, open_store, write_behind
 
-store_module.REPLAY_RECORDS_MAX, store_module.PASS_ENTRIES_MIN = 50, 20
+write_behind.REPLAY_RECORDS_MAX, write_behind.PASS_ENTRIES_MIN = 50, 20
 store = open_store(SPEC, Path(sys.argv[1]), StateResources(write_buffer_bytes=400_000))
 for offset in range((store.changelog_offset or 0) + 1, 1_000_000):
     for key, value in changes(offset):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from state import Codec, KeyValueStore, StateResources, StoreSpec, open_store
+from state import Codec, KeyValueStore, StateResources, StoreSpec, open_store, write_behind
 from state import store as store_module
 from state.backend import Row
 from state.key_order import KeyOrder
@@ -60,7 +60,7 @@ def test_the_replay_after_a_crash_is_short(
     stores: list[KeyValueStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few the keys are: so many changelog records at most are not in RocksDB."""
-    monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 1_000)
+    monkeypatch.setattr(write_behind, "REPLAY_RECORDS_MAX", 1_000)
     store = store_with(stores, tmp_path / "counts", StateResources())
     for offset in range(100, 10_100, 100):
         count(store, keys(10), offset)
@@ -140,14 +140,14 @@ def test_after_a_restore_no_commit_writes_all_that_has_gathered(monkeypatch: pyt
             written.append(len(rows))
             super().write(rows, changelog_offset)
 
-    monkeypatch.setattr(store_module, "REPLAY_RECORDS_MAX", 20_000)
+    monkeypatch.setattr(write_behind, "REPLAY_RECORDS_MAX", 20_000)
     store = KeyValueStore(StoreSpec("counts", value=NUMBER), Diary(), StateResources(cache_bytes=4_000_000))
     first = keys(restored)
     store.restore(first, [b"1"] * restored, [1] * restored, restored)
     for number in range(1, 301):
         before = len(written)
         count(store, keys(number * 100)[-100:], restored + number * 100)
-        most = 100 + store_module.PASS_ENTRIES_MIN + (0 if any(written[:before]) else restored)
+        most = 100 + write_behind.PASS_ENTRIES_MIN + (0 if any(written[:before]) else restored)
         assert sum(written[before:]) <= most
     assert any(written)
     assert [value for _, value, _ in store.all()] == [2] * restored + [1] * (30_000 - restored)

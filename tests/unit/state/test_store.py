@@ -22,7 +22,7 @@ from state import (
 )
 from state.backend import Row
 from state.memory import MemoryBackend
-from state.store import SORT_ROWS_MAX, WRITE_ROWS_MAX
+from state.write_behind import SORT_ROWS_MAX, WRITE_ROWS_MAX
 
 NUMBER = Codec(lambda value: b"%d" % value, int)
 
