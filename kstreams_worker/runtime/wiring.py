@@ -33,6 +33,7 @@ from kstreams_worker.runtime.task_files import TaskFiles
 from kstreams_worker.runtime.topics import TopologyTopics
 from kstreams_worker.runtime.undecodable import UndecodablePolicy
 from kstreams_worker.runtime.worker_loop import LoopParts, WorkerLoop
+from kstreams_worker.runtime.worker_tasks import TaskParts
 from kstreams_worker.tasks.leaving import LeaveCause, LeaveEvent, OrderTakenBack, ToldToLeave
 from kstreams_worker.tasks.plan import Identity
 from kstreams_worker.tasks.states import Role
@@ -200,12 +201,15 @@ class Wiring:
                 upgrade_mode=settings.upgrade_mode,
             ),
             group=self.plane,
-            restorer=self.updater,
-            new_processor=self._processor,
-            new_task=self._task,
-            bind=self._bind,
-            close_task=self.files.close,
-            dormant=self._dormant,
+            tasks=TaskParts(
+                restorer=self.updater,
+                new_processor=self._processor,
+                new_task=self._task,
+                bind=self._bind,
+                close_task=self.files.close,
+                dormant=self._dormant,
+                metrics=self.metrics,
+            ),
             metrics=self.metrics,
             commit_interval_s=settings.commit_interval_ms / 1000,
             partial_rebalance=settings.learner_partial_rebalance,

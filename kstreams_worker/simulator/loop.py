@@ -16,18 +16,9 @@ from kstreams_worker.simulator.membership import LoopCalls, Membership
 from kstreams_worker.simulator.process import Process
 from kstreams_worker.simulator.restore import Copy, Disk, RestoreNews, Restorer
 from kstreams_worker.simulator.timing import Timing
-from kstreams_worker.tasks.leaving import LeaveCause, Leaving, ToldToLeave, Verdict
-from kstreams_worker.tasks.plan import (
-    Identity,
-    Step,
-    TaskStep,
-    has_missed_round,
-    plan,
-    rejoin_is_vain,
-    subscription,
-    to_suspend,
-    wants_rejoin,
-)
+from kstreams_worker.tasks.leaving import PAUSE_S, LeaveCause, Leaving, ToldToLeave, Verdict
+from kstreams_worker.tasks.plan import Identity, Step, TaskStep, has_missed_round, plan, subscription, to_suspend
+from kstreams_worker.tasks.rejoining import Rejoining
 from kstreams_worker.tasks.states import Role, TaskEvent, TaskState
 
 
@@ -57,21 +48,18 @@ class Loop:
         watch: Watch,
     ) -> None:
         self.identity, self.process, self.member = identity, process, member
-        self._partial_rebalance = partial_rebalance
         self._disk, self._logs, self._timing, self._dice, self._watch = disk, logs, timing, dice, watch
         self.restorer = Restorer(process, identity.worker, disk=disk, logs=logs, timing=timing, tell=self._on_restore)
         self.tasks: dict[TaskId, Copy] = {}
-        self._leaving = Leaving(lambda: process.clock.now_ms / 1000)
+        self._leaving = Leaving(self._now_s)
+        self._rejoining = Rejoining(self._now_s, partial=partial_rebalance, retry_s=timing.ready_retry_ms / 1000)
         self.assignment = Assignment()
         """The last that it has acted on, or acts on now."""
         self.closing = False
         """It commits, leaves and ends."""
         self._dormant = self._on_disk()
         self._being_learned: frozenset[TaskId] = frozenset()
-        self._rejoin_owed = False
         self._generation = -1
-        self._declared_ready: frozenset[TaskId] = frozenset()
-        self._declared = 0
         self._free_at_ms = 0
         self._events: list[Action] = []
         member.loop = LoopCalls(
@@ -116,6 +104,13 @@ class Loop:
             leave_timeout_ms=self._leaving.remaining_ms(),
         )
 
+    def _now_s(self) -> float:
+        return self.process.clock.now_ms / 1000
+
+    def _later(self, delay_ms: float, action: Action) -> None:
+        """Do it in the first turn after this time. A millisecond more, since the rules count in seconds."""
+        self.process.after(delay_ms + 1, lambda: self._tell(action))
+
     def _tell(self, event: Action) -> None:
         """Let the loop see an event in its next turn, which takes all that has come by then."""
         self._events.append(event)
@@ -134,21 +129,15 @@ class Loop:
     def _on_told_to_leave(self, told: ToldToLeave) -> None:
         self._leaving.tell(told)
         if told.timeout_ms is not None:
-            self.process.after(told.timeout_ms, self._leave_if_overdue)
+            self._later(told.timeout_ms, self._leave_if_done)
         self.member.request_rejoin()
 
     def _on_order_taken_back(self) -> None:
         if self._leaving.take_back():
             self.member.request_rejoin()
 
-    def _leave_if_overdue(self) -> None:
-        if self._leaving and self._leaving.remaining_ms() == 0 and not self.closing:
-            self._leave(for_good=True)
-
-    def _leave_if_done(self, assignment: Assignment, said: Subscription) -> None:
-        verdict = self._leaving.judge(assignment, said_leaving=said.leaving)
-        nobody = verdict is Verdict.NOBODY and self._leaving.cause is LeaveCause.SIGNAL
-        if verdict is Verdict.DONE or nobody:
+    def _leave_if_done(self) -> None:
+        if not self.closing and self._leaving.reason_to_go() is not None:
             self._leave(for_good=True)
 
     def _leave(self, *, for_good: bool) -> None:
@@ -182,23 +171,24 @@ class Loop:
         if any(step.step is Step.CLOSE for step in steps):
             self._dormant = self._on_disk()
         self._being_learned = assignment.being_learned
-        self._declared_ready &= said.ready & assignment.learners
         self.member.applied(assignment)
-        self._rejoin_owed = rejoin_is_vain(self.tasks, assignment, steps)
-        if self._rejoin_owed:
-            self.process.after(self._timing.ready_retry_ms, lambda: self._rejoin_if_owed(assignment, late=True))
-        elif assignment.rejoin:
+        if self._rejoining.acted_on(assignment, self.tasks, steps, said.ready):
             self.member.request_rejoin()
+        self._later(self._timing.ready_retry_ms, self._ask_for_rounds)
         if said.leaving is not self.leaving:
             self.member.request_rejoin()
-        self._leave_if_done(assignment, said)
-        if not self.closing:
-            self._rejoin_if_ready()
+        if self._leaving.judge(assignment, said_leaving=said.leaving) is Verdict.DONE:
+            self._later(PAUSE_S * 1000, self._leave_if_done)
+        self._leave_if_done()
+        self._ask_for_rounds()
 
-    def _rejoin_if_owed(self, assignment: Assignment, *, late: bool = False) -> None:
-        owed = self._rejoin_owed and assignment is self.assignment
-        if owed and (late or not rejoin_is_vain(self.tasks, assignment, ())):
-            self._rejoin_owed = False
+    def _ask_for_rounds(self) -> None:
+        if self.closing:
+            return
+        if self._rejoining.to_declare(self.tasks):
+            self._later(self._timing.ready_retry_ms, self._ask_for_rounds)
+            self.member.request_rejoin()
+        if self._rejoining.is_owed(self.tasks):
             self.member.request_rejoin()
 
     def _take(self, step: TaskStep) -> None:
@@ -249,8 +239,8 @@ class Loop:
             del self.tasks[copy.task]
             self._fire(copy, TaskEvent.CLOSE)
             (self.restorer.close if held_here else self.restorer.drop)(copy)
-        self._being_learned = self._declared_ready = frozenset()
-        self._rejoin_owed = False
+        self._being_learned = frozenset()
+        self._rejoining.forget()
         self._dormant = self._on_disk()
         self.member.dropped()
 
@@ -266,7 +256,7 @@ class Loop:
             copy.version = self._logs.tasks[copy.task].version
             self._fire(copy, TaskEvent.STARTED)
             self._start(copy)
-            self._rejoin_if_owed(self.assignment)
+            self._ask_for_rounds()
 
     def _start(self, copy: Copy) -> None:
         """Process it from now on. What is processed is soon committed, if the broker takes it."""
@@ -279,22 +269,7 @@ class Loop:
         event = TaskEvent.CAUGHT_UP if news is RestoreNews.CAUGHT_UP else TaskEvent.FELL_BEHIND
         if self.tasks.get(copy.task) is copy and copy.machine.allows(event):
             self._fire(copy, event)
-            self._rejoin_if_ready()
-
-    def _rejoin_if_ready(self) -> None:
-        if wants_rejoin(self.tasks, self._declared_ready, partial=self._partial_rebalance):
-            self._declared_ready = frozenset(
-                task for task, copy in self.tasks.items() if copy.role is Role.LEARNER and copy.state is TaskState.READY
-            )
-            self._declared += 1
-            declared = self._declared
-            self.process.after(self._timing.ready_retry_ms, lambda: self._declare_again(declared))
-            self.member.request_rejoin()
-
-    def _declare_again(self, declared: int) -> None:
-        if declared == self._declared and self._declared_ready:
-            self._declared_ready = frozenset()
-            self._rejoin_if_ready()
+            self._ask_for_rounds()
 
     # -- the state ------------------------------------------------------------------------------------------------
 

@@ -82,6 +82,11 @@ class Instance:
     leaving: bool = False
     leave_timeout_ms: int | None = None
 
+    @property
+    def has_left(self) -> bool:
+        """Whether all its workers have left for good."""
+        return len(self.left) == self.settings.workers
+
 
 class Observer:
     """Who wants to know what happens. The methods do nothing here: override those of interest."""

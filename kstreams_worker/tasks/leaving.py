@@ -11,6 +11,10 @@ from enum import Enum
 
 from assignor.model import Assignment
 
+PAUSE_S = 1.0
+"""How long a worker stays after its last task was handed over. Its leaving begins a round, which would hold up the first commit
+of whoever took over."""
+
 
 class LeaveCause(Enum):
     """Who wants this worker to leave."""
@@ -53,6 +57,8 @@ class Leaving:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._deadlines: dict[LeaveCause, float | None] = {}
+        self._verdict = Verdict.STAY
+        self._go_at: float | None = None
 
     def __bool__(self) -> bool:
         return bool(self._deadlines)
@@ -72,7 +78,10 @@ class Leaving:
 
     def take_back(self) -> bool:
         """Drop the order; whether there was one."""
-        return self._deadlines.pop(LeaveCause.ORDER, self) is not self
+        was_ordered = self._deadlines.pop(LeaveCause.ORDER, self) is not self
+        if was_ordered:
+            self._remember(Verdict.STAY)
+        return was_ordered
 
     def remaining_ms(self) -> int | None:
         """How much longer to wait; None: as long as it takes, or it does not leave."""
@@ -80,9 +89,30 @@ class Leaving:
         return max(0, int((min(deadlines) - self._clock()) * 1000)) if deadlines else None
 
     def judge(self, assignment: Assignment, *, said_leaving: bool) -> Verdict:
-        """What to do after a round. `said_leaving`: the leader knew that this worker leaves."""
+        """What a round means. `said_leaving`: the leader knew that this worker leaves."""
         if not self or not said_leaving:
-            return Verdict.STAY
-        if not assignment.active:
-            return Verdict.DONE
-        return Verdict.NOBODY if assignment.active - assignment.being_learned else Verdict.STAY
+            verdict = Verdict.STAY
+        elif not assignment.active:
+            verdict = Verdict.DONE
+        else:
+            verdict = Verdict.NOBODY if assignment.active - assignment.being_learned else Verdict.STAY
+        self._remember(verdict)
+        return verdict
+
+    def _remember(self, verdict: Verdict) -> None:
+        self._verdict = verdict
+        if verdict is not Verdict.DONE:
+            self._go_at = None
+        elif self._go_at is None:
+            self._go_at = self._clock() + PAUSE_S
+
+    def reason_to_go(self) -> str | None:
+        """Why to leave now, for people; None: not yet, or not at all."""
+        if not self:
+            return None
+        is_overdue = self.remaining_ms() == 0
+        if self._go_at is not None:
+            return "all tasks are handed over" if is_overdue or self._clock() >= self._go_at else None
+        if self._verdict is Verdict.NOBODY and self.cause is LeaveCause.SIGNAL:
+            return "no other instance may take the tasks"
+        return "others had the time they were given to learn the tasks" if is_overdue else None

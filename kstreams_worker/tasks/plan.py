@@ -5,7 +5,7 @@ The worker's loop and the simulator run the same plan: the loop acts on it, the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol
@@ -107,20 +107,6 @@ def to_suspend(tasks: Mapping[TaskId, TaskFacts], being_learned: frozenset[TaskI
     return sorted(task for task in being_learned if task in tasks and tasks[task].state is TaskState.RUNNING)
 
 
-def rejoin_is_vain(tasks: Mapping[TaskId, TaskFacts], assignment: Assignment, steps: Iterable[TaskStep]) -> bool:
-    """Whether an assignment asks to join again, and doing so at once would change nothing, so that it asks without end.
-
-    A task that is being learned and is still on its way to this worker cannot be suspended for its learner, however ready
-    that is. Only what the assignment took away is worth a round meanwhile.
-    """
-    gave_up = any(step.step is Step.DEMOTE or (step.step is Step.CLOSE and step.role is Role.ACTIVE) for step in steps)
-    return (
-        assignment.rejoin
-        and not gave_up
-        and any(tasks[task].state is TaskState.FINISHING for task in assignment.being_learned if task in tasks)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Identity:
     """The part of a worker's subscription that does not change while it runs."""
@@ -170,15 +156,6 @@ def subscription(
         leaving=leaving,
         leave_timeout_ms=leave_timeout_ms,
     )
-
-
-def wants_rejoin(tasks: Mapping[TaskId, TaskFacts], declared_ready: frozenset[TaskId], *, partial: bool) -> bool:
-    """Whether newly ready learners are worth a round now: each one (partial), or only once all learners are ready."""
-    learners = {task: view for task, view in tasks.items() if view.role is Role.LEARNER}
-    ready = {task for task, view in learners.items() if view.state is TaskState.READY}
-    if not ready - declared_ready:
-        return False
-    return partial or len(ready) == len(learners)
 
 
 def with_unapplied(said: Subscription, unapplied: Assignment | None) -> Subscription:

@@ -61,8 +61,9 @@ def play(seed: int) -> Outcome:
             pass
         rest_by_ms = last_fault_ms + REST_WITHIN_MS
         for _ in range(2):
-            # Somebody must be there to take the tasks of those that leave, also if the last other one has left since.
-            if all(each.gone or each.leaving for each in stage.world.instances.values()):
+            # Somebody must be there to take the tasks of those that leave, also if the last other one has left since, or had
+            # left when it was to stay after all.
+            if all(each.gone or each.leaving or each.has_left for each in stage.world.instances.values()):
                 start_instance(stage)
             while stage.world.clock.step(rest_by_ms):
                 pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignor.model import Assignment, TaskId
-from kstreams_worker.tasks.leaving import LeaveCause, Leaving, ToldToLeave, Verdict
+from kstreams_worker.tasks.leaving import PAUSE_S, LeaveCause, Leaving, ToldToLeave, Verdict
 
 A, B = TaskId(0, 0), TaskId(0, 1)
 ORDER, SIGNAL = LeaveCause.ORDER, LeaveCause.SIGNAL
@@ -79,3 +79,69 @@ def test_an_order_taken_back_leaves_nothing_behind() -> None:
 def test_the_shortest_patience_counts() -> None:
     made = leaving(ToldToLeave(ORDER, 60_000), ToldToLeave(SIGNAL, 1_000))
     assert made.remaining_ms() == 1_000
+
+
+def test_it_stays_a_moment_after_the_last_task_is_handed_over() -> None:
+    """Its leaving begins a round, which would hold up whoever took over."""
+    clock = Clock()
+    made = leaving(ToldToLeave(ORDER, None), clock=clock)
+    assert made.reason_to_go() is None
+    made.judge(Assignment(), said_leaving=True)
+    assert made.reason_to_go() is None
+    clock.now += PAUSE_S / 2
+    made.judge(Assignment(), said_leaving=True)
+    clock.now += PAUSE_S / 2
+    assert made.reason_to_go() == "all tasks are handed over"
+
+
+def test_a_task_that_comes_back_ends_the_moment() -> None:
+    """As when the one that learned it has died: it is here again, to be handed over anew."""
+    clock = Clock()
+    made = leaving(ToldToLeave(SIGNAL, None), clock=clock)
+    made.judge(Assignment(), said_leaving=True)
+    made.judge(Assignment(active=frozenset({A}), being_learned=frozenset({A})), said_leaving=True)
+    clock.now += 10 * PAUSE_S
+    assert made.reason_to_go() is None
+
+
+def test_its_own_deadline_ends_the_moment_too() -> None:
+    clock = Clock()
+    made = leaving(ToldToLeave(SIGNAL, 100), clock=clock)
+    made.judge(Assignment(), said_leaving=True)
+    clock.now += 0.1
+    assert made.reason_to_go() == "all tasks are handed over"
+
+
+def test_it_goes_with_tasks_when_the_time_is_over() -> None:
+    clock = Clock()
+    made = leaving(ToldToLeave(ORDER, 5_000), clock=clock)
+    made.judge(Assignment(active=frozenset({A}), being_learned=frozenset({A})), said_leaving=True)
+    assert made.reason_to_go() is None
+    clock.now += 5
+    assert made.reason_to_go() == "others had the time they were given to learn the tasks"
+
+
+def test_where_nobody_may_take_the_tasks_a_signal_is_obeyed_and_an_order_waits() -> None:
+    """A scheduler would kill the process; whoever gave the order may start another instance."""
+    for cause, reason in ((SIGNAL, "no other instance may take the tasks"), (ORDER, None)):
+        made = leaving(ToldToLeave(cause, None))
+        made.judge(Assignment(active=frozenset({A})), said_leaving=True)
+        assert made.reason_to_go() == reason
+
+
+def test_an_order_taken_back_in_the_last_moment_is_taken_back() -> None:
+    clock = Clock()
+    made = leaving(ToldToLeave(ORDER, None), clock=clock)
+    made.judge(Assignment(), said_leaving=True)
+    made.take_back()
+    clock.now += PAUSE_S
+    assert made.reason_to_go() is None
+
+
+def test_an_order_that_never_was_cannot_keep_a_worker_from_leaving() -> None:
+    clock = Clock()
+    made = leaving(ToldToLeave(SIGNAL, None), clock=clock)
+    made.judge(Assignment(), said_leaving=True)
+    assert not made.take_back()
+    clock.now += PAUSE_S
+    assert made.reason_to_go() == "all tasks are handed over"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from assignor.model import Assignment, CopyState, InstanceId, LagRecords, Subscription, TaskId, WorkerId
 from kstreams_worker.tasks.plan import (
     Identity,
@@ -12,10 +10,8 @@ from kstreams_worker.tasks.plan import (
     TaskView,
     has_missed_round,
     plan,
-    rejoin_is_vain,
     subscription,
     to_suspend,
-    wants_rejoin,
     with_unapplied,
 )
 from kstreams_worker.tasks.states import Role, TaskState
@@ -101,26 +97,6 @@ def test_a_subscription_tells_roles_and_readiness() -> None:
     assert said.dormant == {TaskId(1, 0): CopyState(LagRecords(9))}
 
 
-def test_each_ready_learner_asks_for_a_round_once() -> None:
-    """Partial rebalancing: one round for each newly ready learner, none for one already declared."""
-    tasks = {A: view(Role.LEARNER, TaskState.READY), B: view(Role.LEARNER, TaskState.RESTORING)}
-    assert wants_rejoin(tasks, frozenset(), partial=True)
-    assert not wants_rejoin(tasks, frozenset({A}), partial=True)
-
-
-def test_conservative_rebalancing_waits_for_all_learners() -> None:
-    """With learner.partial.rebalance off a round is asked for only when every learner is ready."""
-    tasks = {A: view(Role.LEARNER, TaskState.READY), B: view(Role.LEARNER, TaskState.RESTORING)}
-    assert not wants_rejoin(tasks, frozenset(), partial=False)
-    tasks[B] = view(Role.LEARNER, TaskState.READY)
-    assert wants_rejoin(tasks, frozenset(), partial=False)
-
-
-def test_standbys_ask_for_nothing() -> None:
-    """A standby that is up to date is no reason for a round."""
-    assert not wants_rejoin({A: view(Role.STANDBY, TaskState.READY)}, frozenset(), partial=True)
-
-
 def test_tasks_of_an_assignment_not_acted_on_yet_are_claimed() -> None:
     """The loop is busy: what the last round gave this worker is still its own in the next one."""
     said = Subscription(IDENTITY.worker, bytes(8), active=frozenset({A}), suspended=frozenset({B}))
@@ -135,22 +111,3 @@ def test_what_was_taken_away_stays_suspended_until_the_loop_has_closed_it() -> N
     """Nobody resumes it here, so its learner may have it."""
     said = Subscription(IDENTITY.worker, bytes(8), suspended=frozenset({A, B}))
     assert with_unapplied(said, Assignment(active=frozenset({B}))).suspended == {A}
-
-
-def test_a_rejoin_is_in_vain_while_what_is_learned_cannot_be_suspended() -> None:
-    """A ready learner of a task that its owner still restores must not make a round follow the other without end."""
-    asked = Assignment(active=frozenset({A, B}), being_learned=frozenset({A}), rejoin=True)
-    tasks = {A: view(Role.ACTIVE, TaskState.FINISHING), B: view(Role.ACTIVE, TaskState.FINISHING)}
-    assert rejoin_is_vain(tasks, asked, [])
-    tasks[A] = view(Role.ACTIVE, TaskState.RUNNING)
-    assert not rejoin_is_vain(tasks, asked, [])
-
-
-def test_a_rejoin_is_not_in_vain_when_something_was_given_up() -> None:
-    """Who takes it over waits for this worker's next join; and who was not asked to join has nothing to wait for."""
-    asked = Assignment(active=frozenset({A}), being_learned=frozenset({A}), rejoin=True)
-    tasks = {A: view(Role.ACTIVE, TaskState.FINISHING)}
-    assert not rejoin_is_vain(tasks, asked, [TaskStep(Step.CLOSE, B, Role.ACTIVE)])
-    assert not rejoin_is_vain(tasks, asked, [TaskStep(Step.DEMOTE, B, Role.STANDBY)])
-    assert rejoin_is_vain(tasks, asked, [TaskStep(Step.CLOSE, B, Role.STANDBY)])
-    assert not rejoin_is_vain(tasks, replace(asked, rejoin=False), [])
