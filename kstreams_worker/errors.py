@@ -36,6 +36,15 @@ class BrokerError(KStreamsError):
     """The brokers cannot be reached, or refuse what we ask of them."""
 
 
+class BrokersUnreachable(BrokerError):
+    """No broker answers, or none lets this client in."""
+
+    def __init__(self, reason: str, next_step: str) -> None:
+        super().__init__(f"{reason}; {next_step}")
+        self.reason = reason
+        self.next_step = next_step
+
+
 class GroupError(KStreamsError):
     """The consumer group refuses this member, or the leader does."""
 

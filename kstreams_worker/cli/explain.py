@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from kstreams_worker.cli.connection import connected
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
@@ -27,10 +28,9 @@ def explain(
     """
     settings = group_settings(config, set_values, application_id, bootstrap_servers)
     from kstreams_worker.errors import GroupError  # noqa: PLC0415 - `--help` stays fast
-    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
 
-    with GroupClient.connect(settings.group_plane_config()) as client:
-        group = client.describe_settled(settings.application_id)
+    with connected(settings) as kafka:
+        group = kafka.group.describe_settled(settings.application_id)
     if not group.members:
         raise GroupError(f"group {group.group_id} has no members, hence no last round: start its workers first")
     if as_json:

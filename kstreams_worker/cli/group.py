@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from kstreams_worker.cli.connection import connected
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
@@ -37,11 +38,10 @@ def describe(
     members are. The exit code is 1 if there is no such group.
     """
     settings = group_settings(config, set_values, application_id, bootstrap_servers)
-    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - `--help` stays fast
-    from kstreams_worker.group.members import member_lines  # noqa: PLC0415
+    from kstreams_worker.group.members import member_lines  # noqa: PLC0415 - `--help` stays fast
 
-    with GroupClient.connect(settings.group_plane_config()) as client:
-        group = client.describe(settings.application_id)
+    with connected(settings) as kafka:
+        group = kafka.group.describe(settings.application_id)
     members = member_lines(group)
     if as_json:
         facts = {"group": group.group_id, "state": group.state, "protocol_type": group.protocol_type}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from kstreams_worker.cli.connection import connected
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
@@ -45,15 +46,14 @@ def lag(
 
 
 def _look(settings: Settings) -> list[PartitionLag]:
-    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
-    from kstreams_worker.group.lag import input_lags  # noqa: PLC0415
-    from kstreams_worker.io.admin import Admin  # noqa: PLC0415
+    from kstreams_worker.group.lag import input_lags  # noqa: PLC0415 - `--help` stays fast
 
-    with GroupClient.connect(settings.group_plane_config()) as client:
-        group = client.describe_settled(settings.application_id)
-        committed = client.committed_offsets(settings.application_id)
-    admin = Admin(settings.client_config("admin"), client_id="kstreams-tool")
-    return input_lags(group, committed, admin, read_committed=settings.processing_guarantee == "exactly_once_v2")
+    with connected(settings) as kafka:
+        group = kafka.group.describe_settled(settings.application_id)
+        committed = kafka.group.committed_offsets(settings.application_id)
+        return input_lags(
+            group, committed, kafka.admin, read_committed=settings.processing_guarantee == "exactly_once_v2"
+        )
 
 
 def _print(group_id: str, lags: list[PartitionLag]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstreams_worker.cli.connection import connected
 from kstreams_worker.cli.options import (
     ApplicationId,
     BootstrapServers,
@@ -68,19 +69,16 @@ def reset(
     if dry_run == execute:
         raise UsageError("give --dry-run to see what would be done, or --execute to do it")
     position = _position(to_earliest, to_latest, to_datetime, by_duration, shift_by)
-    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
-    from kstreams_worker.io.admin import Admin  # noqa: PLC0415
     from kstreams_worker.runtime import reset as runtime  # noqa: PLC0415
     from kstreams_worker.runtime.load import load_topology  # noqa: PLC0415
 
     loaded = load_topology(topology)
-    admin = Admin(settings.client_config("admin"), client_id="kstreams-tool")
-    with GroupClient.connect(settings.group_plane_config()) as client:
-        plan = runtime.plan_reset(settings, loaded, position, client, admin, local_state=local_state)
+    with connected(settings) as kafka:
+        plan = runtime.plan_reset(settings, loaded, position, kafka.group, kafka.admin, local_state=local_state)
         if not as_json:
             _print(plan)
         if execute:
-            runtime.execute(plan, client, admin)
+            runtime.execute(plan, kafka.group, kafka.admin)
     if as_json:
         typer.echo(json.dumps({"executed": execute, **asdict(plan)}, indent=2, default=str))
     else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kstreams_worker.cli.connection import connected
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 from kstreams_worker.errors import GroupError, KStreamsError, UsageError
 
@@ -102,7 +103,6 @@ def _give(
     from uuid import UUID  # noqa: PLC0415
 
     from kstreams_worker.control.records import LeaveOrder  # noqa: PLC0415
-    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415
     from kstreams_worker.group.departures import (  # noqa: PLC0415
         addresses,
         by_names,
@@ -112,8 +112,8 @@ def _give(
     )
     from kstreams_worker.group.overview import overview  # noqa: PLC0415
 
-    with GroupClient.connect(settings.group_plane_config()) as client:
-        group = overview(client.describe_settled(settings.application_id), {})
+    with connected(settings) as kafka:
+        group = overview(kafka.group.describe_settled(settings.application_id), {})
     there = [instance for instance in group.instances if instance.process_id]
     if not there:
         raise GroupError(
@@ -185,13 +185,13 @@ def _watch(settings: Settings, orders: list[LeaveOrder], as_json: bool) -> None:
 
 
 def _departures(settings: Settings, orders: list[LeaveOrder]) -> Iterator[list[Departure]]:
-    from kstreams_worker.group.client import ROUND_STATES, GroupClient  # noqa: PLC0415
+    from kstreams_worker.group.client import ROUND_STATES  # noqa: PLC0415
     from kstreams_worker.group.departures import progress  # noqa: PLC0415
     from kstreams_worker.group.overview import overview  # noqa: PLC0415
 
-    with GroupClient.connect(settings.group_plane_config()) as client:
+    with connected(settings) as kafka:
         while True:
-            description = client.describe(settings.application_id)
+            description = kafka.group.describe(settings.application_id)
             if description.state not in ROUND_STATES:  # in a round the broker does not tell who the members are
                 group = overview(description, {})
                 departures = [progress(group, str(order.instance), order.name) for order in orders]

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kstreams_worker.cli.connection import Connection, connected
 from kstreams_worker.cli.options import ApplicationId, BootstrapServers, ConfigFile, Json, SetValues, group_settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from kstreams_worker.config import Settings
-    from kstreams_worker.group.client import GroupClient
     from kstreams_worker.group.overview import GroupOverview
-    from kstreams_worker.io.admin import Admin
 
 
 def tasks(
@@ -42,14 +41,10 @@ def tasks(
     each look is one line.
     """
     settings = group_settings(config, set_values, application_id, bootstrap_servers)
-    from kstreams_worker.group.client import GroupClient  # noqa: PLC0415 - `--help` stays fast
-    from kstreams_worker.io.admin import Admin  # noqa: PLC0415
-
-    admin = Admin(settings.client_config("admin"), client_id="kstreams-tool")
-    with GroupClient.connect(settings.group_plane_config()) as client:
+    with connected(settings) as kafka:
 
         def look() -> GroupOverview:
-            return _look(settings, client, admin)
+            return _look(settings, kafka)
 
         if watch:
             with contextlib.suppress(KeyboardInterrupt):
@@ -60,14 +55,14 @@ def tasks(
             _print(look())
 
 
-def _look(settings: Settings, client: GroupClient, admin: Admin) -> GroupOverview:
-    from kstreams_worker.group.lag import input_lags, task_lags  # noqa: PLC0415
+def _look(settings: Settings, kafka: Connection) -> GroupOverview:
+    from kstreams_worker.group.lag import input_lags, task_lags  # noqa: PLC0415 - `--help` stays fast
     from kstreams_worker.group.overview import overview  # noqa: PLC0415
 
-    group = client.describe_settled(settings.application_id)
-    committed = client.committed_offsets(settings.application_id)
+    group = kafka.group.describe_settled(settings.application_id)
+    committed = kafka.group.committed_offsets(settings.application_id)
     read_committed = settings.processing_guarantee == "exactly_once_v2"
-    return overview(group, task_lags(input_lags(group, committed, admin, read_committed=read_committed)))
+    return overview(group, task_lags(input_lags(group, committed, kafka.admin, read_committed=read_committed)))
 
 
 def _watch_json(look: Callable[[], GroupOverview], interval_s: float) -> None:

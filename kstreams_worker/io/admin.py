@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from kstreams_worker.errors import BrokerError
 from kstreams_worker.io.consumer import _SilentLogger
 from kstreams_worker.io.failures import describe, error_of
+from kstreams_worker.io.troubles import Troubles
 from kstreams_worker.topology.records import Partition
 
 REQUEST_TIMEOUT_S = 10.0
+FIRST_WAIT_S = 1.5
+"""How long the first wait for an answer is: then it is looked whether the rest of the time may help."""
 
 _OLD_LEADER_CODES = frozenset(
     {
@@ -67,14 +70,22 @@ class Admin:
         client_id: str = "kstreams-admin",
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        self._client = AdminClient(
-            {**client_config, "client.id": client_id, "log.connection.close": False}, logger=_SilentLogger()
-        )
         self._servers = client_config.get("bootstrap.servers", "")
+        self._troubles = Troubles(self._servers)
+        self._client = AdminClient(
+            {
+                **client_config,
+                "client.id": client_id,
+                "log.connection.close": False,
+                "error_cb": self._troubles.heard,
+            },
+            logger=_SilentLogger(),
+        )
         self._timeout_s = timeout_s
 
     def cluster(self) -> ClusterFacts:
         """Which brokers there are, and what this user may do with the cluster as a whole."""
+        self._metadata()
         future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=self._timeout_s)
         found = self._result(future, f"cannot reach Kafka at {self._servers}")
         return ClusterFacts(
@@ -108,22 +119,19 @@ class Admin:
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Partitions of each topic that exists; topics that do not are left out."""
         wanted = set(topics)
-        try:
-            metadata = self._client.list_topics(timeout=self._timeout_s)
-        except KafkaException as exception:
-            raise self._unreachable(exception) from exception
         return {
             name: len(topic.partitions)
-            for name, topic in metadata.topics.items()
+            for name, topic in self._metadata().topics.items()
             if name in wanted and topic.error is None and topic.partitions
         }
 
     def topic_names(self) -> frozenset[str]:
         """Names of all topics that this client may see."""
-        try:
-            return frozenset(self._client.list_topics(timeout=self._timeout_s).topics)
-        except KafkaException as exception:
-            raise self._unreachable(exception) from exception
+        return frozenset(self._metadata().topics)
+
+    def require_brokers(self) -> None:
+        """Raises BrokerError with the reason if none can be reached; at once, if waiting would not help."""
+        self._metadata()
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create the topics; those that exist already are left as they are."""
@@ -211,7 +219,7 @@ class Admin:
         # The client asks with the leader epochs it remembers, and those answers do not make it look anew by itself: it
         # would be refused, after any restart of a broker, until its metadata has aged (15 minutes).
         for topic in {asked.topic for asked in request}:
-            self._refresh_leaders(topic)
+            self._metadata(topic)
         return self._ask_offsets(request, isolation)
 
     def _ask_offsets(
@@ -223,11 +231,24 @@ class Admin:
             for asked, future in answers.items()
         }
 
-    def _refresh_leaders(self, topic: str) -> None:
+    def _metadata(self, topic: str | None = None) -> ClusterMetadata:
+        first_s = min(FIRST_WAIT_S, self._timeout_s)
         try:
-            self._client.list_topics(topic, timeout=self._timeout_s)
+            return self._ask_metadata(topic, first_s)
         except KafkaException as exception:
-            raise self._unreachable(exception) from exception
+            if self._troubles.are_hopeless or first_s == self._timeout_s:
+                raise self._troubles.unreachable(describe(exception)) from exception
+        try:
+            return self._ask_metadata(topic, self._timeout_s - first_s)
+        except KafkaException as exception:
+            raise self._troubles.unreachable(describe(exception)) from exception
+
+    def _ask_metadata(self, topic: str | None, timeout_s: float) -> ClusterMetadata:
+        self._troubles.forget()
+        try:
+            return self._client.list_topics(topic, timeout=timeout_s)
+        finally:
+            self._client.poll(0)
 
     def _result(self, future: Future[Any], what: str, ignore: int | None = None) -> Any:
         try:
@@ -238,12 +259,6 @@ class Admin:
             raise BrokerError(f"{what}: {describe(exception)}") from exception
         except TimeoutError as exception:
             raise BrokerError(f"{what}: no answer within {self._timeout_s:g} s from {self._servers}") from exception
-
-    def _unreachable(self, exception: KafkaException) -> BrokerError:
-        return BrokerError(
-            f"cannot reach Kafka at {self._servers}: {describe(exception)}; "
-            "check bootstrap.servers and that the brokers are up"
-        )
 
 
 def _knows_old_leaders(error: BrokerError) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kstreams_worker.config import Settings
-from kstreams_worker.errors import KStreamsError
+from kstreams_worker.errors import BrokersUnreachable, KStreamsError
 from kstreams_worker.group.client import GroupClient
 from kstreams_worker.group.rights import BrokerClock, broker_clock, group_operations
 from kstreams_worker.io.admin import Admin
@@ -42,6 +42,9 @@ def examine(settings: Settings, topology: Topology | None) -> Iterator[Finding]:
     admin = Admin(settings.client_config("admin"), client_id="kstreams-doctor")
     try:
         cluster = admin.cluster()
+    except BrokersUnreachable as error:
+        yield Finding("brokers", Level.FAIL, error.reason, error.next_step)
+        return
     except KStreamsError as error:
         yield Finding("brokers", Level.FAIL, str(error), "check bootstrap.servers, security settings and the network")
         return

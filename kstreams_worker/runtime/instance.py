@@ -78,7 +78,7 @@ def _require_brokers(settings: Settings) -> None:
     """Ask the brokers for anything, so that a wrong address is told once and at once. Raises BrokerError."""
     from kstreams_worker.io.admin import Admin  # noqa: PLC0415 - the supervisor needs it only here
 
-    Admin(settings.client_config("admin"), client_id=f"{settings.application_id}-start").topic_names()
+    Admin(settings.client_config("admin"), client_id=f"{settings.application_id}-start").require_brokers()
 
 
 def start_facts(settings: Settings, topology_ref: str, process_id: str, address: str | None) -> dict[str, Any]:
