@@ -26,25 +26,28 @@ class Troubles:
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
-        self._last: KafkaError | None = None
+        self._worst: tuple[bool, int, KafkaError] | None = None
+        """Whether it is hopeless, and how much is said of it."""
 
     def heard(self, error: KafkaError) -> None:
-        """Take note of it, unless it says less than what was heard before."""
-        follows_from_others = error.code() == KafkaError._ALL_BROKERS_DOWN
-        if not follows_from_others and (error.code() in HOPELESS or not self.are_hopeless):
-            self._last = error
+        """Take note of it, if it tells more than what was heard before. A broken connection is told in several ways."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # follows from the others
+            return
+        is_hopeless, told = error.code() in HOPELESS, len(_reason(error))
+        if self._worst is None or (is_hopeless, told) > self._worst[:2]:
+            self._worst = is_hopeless, told, error
 
     def forget(self) -> None:
-        """A broker has answered."""
-        self._last = None
+        """Begin anew."""
+        self._worst = None
 
     @property
     def are_hopeless(self) -> bool:
-        return self._last is not None and self._last.code() in HOPELESS
+        return self._worst is not None and self._worst[0]
 
     def unreachable(self, otherwise: str) -> BrokersUnreachable:
         """Why the brokers cannot be reached, and what to do. `otherwise` is what is known without a complaint."""
-        if self._last is None:
+        if self._worst is None:
             # Neither refused nor let in, or the client would have complained.
             reason = otherwise
             step = (
@@ -52,7 +55,13 @@ class Troubles:
                 "SASL hangs up on those who come without"
             )
         else:
-            reason = _WHEN.sub("", _WHERE.sub("", self._last.str()))
-            code = KafkaError._SSL if _TLS.search(reason) else self._last.code()
+            error = self._worst[2]
+            reason = _reason(error)
+            code = KafkaError._SSL if _TLS.search(reason) else error.code()
             step = _NEXT_STEPS.get(code, "check bootstrap.servers and that the brokers are up")
         return BrokersUnreachable(f"cannot reach Kafka at {self._servers}: {reason}", step)
+
+
+def _reason(error: KafkaError) -> str:
+    """Without the broker's name, which is told anyway, and the state that the connection was in."""
+    return _WHEN.sub("", _WHERE.sub("", error.str()))

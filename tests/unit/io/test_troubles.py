@@ -49,9 +49,14 @@ def test_brokers_that_are_not_there_yet_are_worth_waiting_for() -> None:
 
 
 def test_a_connection_that_ends_in_the_middle_of_tls_is_about_tls() -> None:
-    """The client takes it for a matter of transport."""
+    """The client takes it for a matter of transport, and tells of it in two ways, of which one has a guess."""
     text = "ssl://kafka:9093/bootstrap: SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?"
-    assert "ssl.ca.location" in after(KafkaError(KafkaError._TRANSPORT, text)).unreachable("timed out").next_step
+    more = KafkaError(KafkaError._TRANSPORT, text)
+    less = KafkaError(KafkaError._TRANSPORT, "ssl://kafka:9093/bootstrap: Disconnected: SSL connection closed by peer")
+    for errors in ((more, less), (less, more)):
+        told = after(*errors).unreachable("timed out")
+        assert "PLAINTEXT broker listener?" in told.reason
+        assert "ssl.ca.location" in told.next_step
 
 
 def test_silence_may_mean_that_the_listener_expects_tls() -> None:
