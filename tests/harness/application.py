@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -151,11 +152,24 @@ class Application:
         for instance in running:
             assert instance.wait() == 0, instance.describe()
         self.history.read_to_end()
-        check(self.history.values, expected)
+        try:
+            check(self.history.values, expected)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._input_against(expected)}\n{self.describe()}") from error
         if check is not check_at_least_once:
             self.history.check_timestamps(self.feeder.timestamps_ms)
         for instance in self.instances:
             instance.assert_no_traceback()
+
+    def _input_against(self, expected: Mapping[bytes, int]) -> str:
+        """Whether the input topic itself holds what was written to it, for the message of a check that failed."""
+        reader = TopicReader(self.kafka.bootstrap_servers, self.input_topic, self.partitions)
+        try:
+            found = Counter(message.key() for message in reader.read_to_end())
+        finally:
+            reader.close()
+        wrong = {key: count for key, count in found.items() if count != expected[key]}
+        return f"the input topic holds {found.total()} records of {sum(expected.values())}; wrong for {len(wrong)} keys"
 
     def describe(self) -> str:
         """All instances, for a message."""
