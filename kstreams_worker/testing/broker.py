@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BrokerKind = Literal["auto", "docker", "embedded"]
 
 # The version of deploy/jars/broker/pom.xml; a test compares them.
-DOCKER_IMAGE = "apache/kafka:4.3.1"
+DOCKER_IMAGE = "apache/kafka:4.2.2"
 
 _TOPIC_VISIBLE_TIMEOUT_S = 10.0
 _CONTAINER_CLIENT_PORT = 9092
