@@ -9,10 +9,11 @@ class TransactionAborted(Exception):
     """The open transaction cannot be committed; abort it, go back to the last commit and process again."""
 
 
-class ProducerFenced(Exception):
-    """This producer is over: another took over its transactional id, or the client failed for good.
+class ProducerLost(Exception):
+    """This producer is over: nobody knows what became of its last commit.
 
-    Its worker may have been declared dead: it drops its tasks and starts over with a new producer.
+    So its worker may hold state that the brokers do not. It drops its tasks and starts over from what they say, with a new
+    producer.
     """
 
 
@@ -28,11 +29,18 @@ def error_of(exception: KafkaException) -> KafkaError:
     return exception.args[0]
 
 
-def is_fencing(error: KafkaError) -> bool:
-    """Whether the error says that this producer has been replaced."""
-    return error.code() in {
-        KafkaError._FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
-    }
+def is_final(error: KafkaError) -> bool:
+    """Whether what failed in a transaction would fail again in another, by another client: for lack of rights, or by nature."""
+    if error.code() in _DENIED:
+        return True
+    # After a fatal error calls are refused with _FATAL, and after one that ends the transaction with _STATE: neither is marked.
+    refused = error.code() in (KafkaError._FATAL, KafkaError._STATE)
+    return not (refused or error.fatal() or error.txn_requires_abort() or error.retriable())
+
+
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}

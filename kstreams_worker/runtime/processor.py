@@ -151,7 +151,7 @@ class Processor:
 
         With slow functions it takes fewer records, so that what else the loop has to do is never far away.
 
-        Raises RecordError where a record cannot be processed, BrokerError, ProducerFenced.
+        Raises RecordError where a record cannot be processed, BrokerError, ProducerLost.
         """
         fetched = self._reader.fetch(self._turn_records, timeout_s)
         started = time.perf_counter()
@@ -247,7 +247,7 @@ class Processor:
         """Take over the outcome of the commit under way, if it is known or `wait` says to wait for it.
 
         False when the commit failed: it was rolled back, or (at least once) the offsets were not taken.
-        Raises BrokerError, ProducerFenced, StateError.
+        Raises BrokerError, ProducerLost, StateError.
         """
         commit = self._under_way
         if commit is None or not (wait or commit.outcome.done()):
@@ -301,7 +301,7 @@ class Processor:
         self.abort()
 
     def abort(self) -> None:
-        """Undo everything since the last commit and go back to it. Raises ProducerFenced."""
+        """Undo everything since the last commit and go back to it. Raises ProducerLost."""
         self.settle(wait=True)
         self._producer.abort()
         self._changelog_ends, self._logged = {}, {}

@@ -22,8 +22,9 @@ from kstreams_worker.group.offsets import CommitRefused
 from kstreams_worker.group.plane import GroupPlane
 from kstreams_worker.io.admin import Admin
 from kstreams_worker.io.consumer import RecordConsumer, gathering
-from kstreams_worker.io.producer import PlainProducer, TransactionalProducer
+from kstreams_worker.io.producer import PlainProducer
 from kstreams_worker.io.record_writer import RecordWriter
+from kstreams_worker.io.transactions import TransactionalProducer
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import RestoreEvent
 from kstreams_worker.restore.updater import Sources, Updater

@@ -17,7 +17,7 @@ import structlog
 from assignor.model import Assignment, AssignmentError, Subscription, TaskId
 from kstreams_worker.errors import GroupError, TopicError
 from kstreams_worker.group.events import Assigned, GroupEvent, GroupFailed, MembershipLost, PrepareRound
-from kstreams_worker.io.failures import ProducerFenced
+from kstreams_worker.io.failures import ProducerLost
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import RestoreEvent
 from kstreams_worker.runtime.commit_timing import CommitTiming
@@ -124,8 +124,8 @@ class WorkerLoop:
             self._take_events()
             self._tasks.processor.turn(IDLE_WAIT_S)
             self._commit_if_due()
-        except ProducerFenced as fenced:
-            self._start_over(str(fenced))
+        except ProducerLost as lost:
+            self._start_over(str(lost))
         self._ask_for_rounds()
         self._leave_if_done()
         self._measure_lag()
@@ -276,13 +276,13 @@ class WorkerLoop:
     # -- endings ----------------------------------------------------------------------------------------------------
 
     def _start_over(self, reason: str) -> None:
-        """This worker was declared dead and replaced, or its producer failed: forget everything and join anew."""
+        """Nobody knows what became of the last commit: forget everything and go on from what the brokers say."""
         log.warning("starting over", reason=reason)
-        self._drop_all(fenced=True)
+        self._drop_all(lost=True)
         self._group.request_rejoin("starting over")
 
-    def _drop_all(self, *, fenced: bool = False) -> None:
-        self._tasks.drop_all(fenced=fenced)
+    def _drop_all(self, *, lost: bool = False) -> None:
+        self._tasks.drop_all(lost=lost)
         self._being_learned = frozenset()
         self._rejoining.forget()
         self._publish()
@@ -293,8 +293,8 @@ class WorkerLoop:
             while not self._tasks.processor.commit() and time.monotonic() < deadline:
                 self._take_events()
                 time.sleep(IDLE_WAIT_S)
-        except ProducerFenced:
-            log.warning("the last commit was refused: another worker has these tasks")
+        except ProducerLost:
+            log.warning("nobody knows what became of the last commit; whoever has these tasks next asks the brokers")
         processor = self._tasks.processor
         processor.stop(processor.running)
         processor.close()

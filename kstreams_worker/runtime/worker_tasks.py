@@ -14,7 +14,7 @@ from typing import Protocol
 import structlog
 
 from assignor.model import Assignment, CopyState, TaskId, WorkerId
-from kstreams_worker.io.failures import ProducerFenced
+from kstreams_worker.io.failures import ProducerLost
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finished, RestoreEvent, TaskFailed
 from kstreams_worker.runtime.processor import Processor
@@ -39,7 +39,7 @@ class Restorer(Protocol):
 
 @dataclass(frozen=True)
 class TaskParts:
-    """What tasks are made with and handed to. `new_processor` is called again after the producer was fenced."""
+    """What tasks are made with and handed to. `new_processor` is called again when its producer is lost."""
 
     restorer: Restorer
     new_processor: Callable[[], Processor]
@@ -200,14 +200,14 @@ class WorkerTasks:
 
     # -- endings ----------------------------------------------------------------------------------------------------
 
-    def drop_all(self, *, fenced: bool) -> None:
-        """Undo what is not committed and forget all tasks; with a new producer if this one was `fenced`."""
+    def drop_all(self, *, lost: bool) -> None:
+        """Undo what is not committed and forget all tasks; with a new producer if this one is `lost`."""
         try:
             self.processor.abort()
-        except ProducerFenced:
-            fenced = True
+        except ProducerLost:
+            lost = True
         self.processor.stop(self.processor.running)
-        if fenced:
+        if lost:
             self.processor.close()
             self.processor = self._parts.new_processor()
         for task in list(self.by_id.values()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer
 
 from kstreams_worker.group.events import GroupGeneration
-from kstreams_worker.io.producer import group_metadata
+from kstreams_worker.io.transactions import group_metadata
 
 
 def test_it_equals_what_the_installed_client_writes() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kstreams_worker.config import Settings
+from kstreams_worker.config.clients import RECONNECT_BACKOFF_MAX_MS
 from kstreams_worker.errors import SettingsError
 
 REQUIRED = {"application.id": "orders", "bootstrap.servers": "a:1, b:2"}
@@ -30,6 +31,7 @@ def test_every_client_gets_the_servers_the_security_and_its_own_overrides() -> N
     )
     common = {
         "bootstrap.servers": "a:1,b:2",
+        "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MAX_MS,
         "security.protocol": "sasl_plaintext",
         "sasl.mechanisms": "SCRAM-SHA-256",
         "sasl.username": "me",

@@ -12,7 +12,7 @@ from assignor.model import TaskId
 from kstreams_worker import StreamsBuilder
 from kstreams_worker.group.events import GroupGeneration
 from kstreams_worker.io.consumer import Fetched
-from kstreams_worker.io.failures import ProducerFenced, TransactionAborted
+from kstreams_worker.io.failures import ProducerLost, TransactionAborted
 from kstreams_worker.io.producer import Generation
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.runtime import processor
@@ -252,12 +252,12 @@ def test_a_failed_commit_undoes_what_was_processed_meanwhile(setting: Setting) -
     assert setting.processor.commit(), "nothing is open"
 
 
-def test_a_fenced_commit_leaves_nothing_under_way(setting: Setting) -> None:
+def test_a_commit_of_unknown_outcome_leaves_nothing_under_way(setting: Setting) -> None:
     setting.process(b"a")
     assert setting.processor.begin_commit()
-    setting.broker.answer = ProducerFenced("for the test")
+    setting.broker.answer = ProducerLost("for the test")
     setting.broker.may_answer.set()
-    with pytest.raises(ProducerFenced):
+    with pytest.raises(ProducerLost):
         setting.processor.settle(wait=True)
     setting.processor.abort()
     setting.processor.stop([setting.task])

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from assignor.model import Assignment, CopyState, LagRecords, TaskId, WorkerId
-from kstreams_worker.io.failures import ProducerFenced
+from kstreams_worker.io.failures import ProducerLost
 from kstreams_worker.observe.metrics import WorkerMetrics
 from kstreams_worker.restore.events import CaughtUp, Closed, FellBehind, Finished, TaskFailed
 from kstreams_worker.runtime.processor import Processor
@@ -30,7 +30,7 @@ class Calls:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.takes_commits = True
-        self.fences = False
+        self.loses = False
         self.running: list[Task] = []
 
     # the restore thread
@@ -55,8 +55,8 @@ class Calls:
 
     def abort(self) -> None:
         self.told.append("abort")
-        if self.fences:
-            raise ProducerFenced("another worker has this transactional id")
+        if self.loses:
+            raise ProducerLost("for the test")
 
     def start(self, task: Task, offsets: Mapping[Partition, int]) -> None:
         assert offsets == OFFSETS
@@ -217,16 +217,18 @@ def test_a_worker_that_is_out_of_the_group_undoes_and_drops_everything(setting: 
     setting.run(A)
     setting.assign(active=[A], standbys=[B])
     setting.calls.told.clear()
-    setting.tasks.drop_all(fenced=False)
+    setting.tasks.drop_all(lost=False)
     assert setting.calls.told == ["abort", "stop 0_0", "close 0_0 here", "drop 0_1"]
     assert (setting.tasks.by_id, setting.processors) == ({}, 1)
 
 
 @pytest.mark.parametrize("found_out_when_it_aborts", [False, True])
-def test_a_fenced_worker_goes_on_with_a_new_producer(setting: Setting, *, found_out_when_it_aborts: bool) -> None:
+def test_a_worker_whose_producer_is_lost_goes_on_with_a_new_one(
+    setting: Setting, *, found_out_when_it_aborts: bool
+) -> None:
     setting.run(A)
-    setting.calls.fences = found_out_when_it_aborts
-    setting.tasks.drop_all(fenced=not found_out_when_it_aborts)
+    setting.calls.loses = found_out_when_it_aborts
+    setting.tasks.drop_all(lost=not found_out_when_it_aborts)
     assert setting.calls.told == ["abort", "stop 0_0", "close the processor", "close 0_0 here"]
     assert setting.processors == 2
 
