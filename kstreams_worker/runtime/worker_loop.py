@@ -193,8 +193,11 @@ class WorkerLoop:
         if time.monotonic() < event.deadline:
             moving = to_suspend(self._tasks.views(), self._being_learned & event.tasks)
             if moving:
-                self._tasks.suspend([self._tasks.by_id[task] for task in moving])
-                self._publish()
+                try:
+                    self._tasks.suspend([self._tasks.by_id[task] for task in moving])
+                    self._publish()
+                except ProducerLost as lost:  # the group plane waits for an answer in any case
+                    self._start_over(str(lost))
         self._group.prepared(event)
 
     def _on_assigned(self, event: Assigned) -> None:
