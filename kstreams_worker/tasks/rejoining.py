@@ -14,6 +14,9 @@ from kstreams_worker.tasks.states import Role, TaskState
 RETRY_S = 5.0
 """A learner that said it is ready and was not given its task says so again after this long; a round that was put off is asked
 for after this long in any case."""
+SAME_ASKS_MAX = 3
+"""How often in a row a leader may ask for one more round by the same assignment. It takes one or two; whatever it waits for
+after that, rounds do not bring it, and a round takes milliseconds: there would be hundreds of them in a second."""
 
 
 class Rejoining:
@@ -30,6 +33,8 @@ class Rejoining:
         self._declare_again_at = 0.0
         self._put_off: Assignment | None = None
         self._put_off_until = 0.0
+        self._last_asked: Assignment | None = None
+        self._same_asks = 0
 
     def to_declare(self, tasks: Mapping[TaskId, TaskFacts]) -> frozenset[TaskId]:
         """The ready learners, if they are worth a round now; they count as declared then. Empty: no round."""
@@ -54,7 +59,9 @@ class Rejoining:
         round asked in vain: it asks again.
         """
         self._declared &= said_ready & frozenset(assignment.learners)
-        is_vain = rejoin_is_vain(tasks, assignment, steps)
+        self._same_asks = self._same_asks + 1 if assignment.rejoin and assignment == self._last_asked else 0
+        self._last_asked = assignment
+        is_vain = self._goes_in_circles or rejoin_is_vain(tasks, assignment, steps)
         self._put_off = assignment if is_vain else None
         self._put_off_until = self._clock() + self._retry_s
         return assignment.rejoin and not is_vain
@@ -63,10 +70,15 @@ class Rejoining:
         """Whether a round that was put off is to be asked for now. True once."""
         if self._put_off is None:
             return False
-        if self._clock() < self._put_off_until and rejoin_is_vain(tasks, self._put_off, ()):
+        is_vain = self._goes_in_circles or rejoin_is_vain(tasks, self._put_off, ())
+        if is_vain and self._clock() < self._put_off_until:
             return False
         self._put_off = None
         return True
+
+    @property
+    def _goes_in_circles(self) -> bool:
+        return self._same_asks >= SAME_ASKS_MAX
 
     def forget(self) -> None:
         """This worker has lost its tasks."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from assignor.model import Assignment, LagRecords, TaskId
 from kstreams_worker.tasks.plan import Step, TaskStep, TaskView
-from kstreams_worker.tasks.rejoining import RETRY_S, Rejoining, rejoin_is_vain, wants_rejoin
+from kstreams_worker.tasks.rejoining import RETRY_S, SAME_ASKS_MAX, Rejoining, rejoin_is_vain, wants_rejoin
 from kstreams_worker.tasks.states import Role, TaskState
 
 A, B, C, D = (TaskId(0, partition) for partition in range(4))
@@ -132,3 +132,18 @@ def test_a_worker_that_lost_its_tasks_owes_nothing() -> None:
     clock.now += RETRY_S
     assert not rejoining.is_owed(tasks)
     assert rejoining.to_declare(tasks) == {B}
+
+
+def test_a_leader_that_asks_for_the_same_again_and_again_gets_a_round_now_and_then() -> None:
+    """Its reason is something that rounds do not change; without an end to it there would be hundreds in a second."""
+    clock = Clock()
+    rejoining = Rejoining(clock, partial=True)
+    asked = Assignment(active=frozenset({A}), being_learned=frozenset({A}), rejoin=True)
+    tasks = {A: view(Role.ACTIVE, TaskState.RUNNING)}
+    answers = [rejoining.acted_on(asked, tasks, [], NOTHING) for _ in range(SAME_ASKS_MAX + 2)]
+    assert answers == [True] * SAME_ASKS_MAX + [False] * 2
+    assert not rejoining.is_owed(tasks)
+    clock.now += RETRY_S
+    assert rejoining.is_owed(tasks)
+    assert not rejoining.acted_on(asked, tasks, [], NOTHING)
+    assert rejoining.acted_on(replace(asked, being_learned=frozenset({B})), tasks, [], NOTHING), "that is news"
