@@ -244,11 +244,12 @@ class Admin:
             raise self._troubles.unreachable(describe(exception)) from exception
 
     def _ask_metadata(self, topic: str | None, timeout_s: float) -> ClusterMetadata:
-        self._troubles.forget()
         try:
-            return self._client.list_topics(topic, timeout=timeout_s)
+            found = self._client.list_topics(topic, timeout=timeout_s)
         finally:
             self._client.poll(0)
+        self._troubles.forget()  # not before: of the same complaint again the client says nothing for a while
+        return found
 
     def _result(self, future: Future[Any], what: str, ignore: int | None = None) -> Any:
         try:

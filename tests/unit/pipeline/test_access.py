@@ -22,7 +22,7 @@ def test_without_security_there_are_only_servers() -> None:
     """All three clients reach the same brokers."""
     plain = KafkaAccess.to(SERVERS)
     assert plain.spark_options == {"kafka.bootstrap.servers": SERVERS}
-    assert plain.admin == {"bootstrap.servers": SERVERS}
+    assert plain.admin["bootstrap.servers"] == SERVERS
     assert plain.group["bootstrap_servers"] == [SERVERS]
 
 
