@@ -34,7 +34,9 @@ class Job:
         for topic in (self.topic, self.input):
             kafka.create_topic(topic, 1)
 
-    def producer(self, transaction_timeout_ms: int = 10_000) -> TransactionalProducer:
+    def producer(
+        self, *, transaction_timeout_ms: int = 10_000, commit_timeout_s: float = 60.0
+    ) -> TransactionalProducer:
         """One more with the same transactional id."""
         return TransactionalProducer(
             data_plane_config(self._servers, {}, "producer"),
@@ -42,7 +44,7 @@ class Job:
             group_id=self.id,
             transactional_id=f"{self.id}-worker",
             transaction_timeout_ms=transaction_timeout_ms,
-            commit_timeout_s=60.0,
+            commit_timeout_s=commit_timeout_s,
         )
 
     def send(self, producer: TransactionalProducer, number: int) -> None:
@@ -217,6 +219,30 @@ def test_what_brokers_do_not_take_in_time_is_given_up_and_another_client_goes_on
     producer.close()
     assert job.numbers() == [1, 3]
     assert job.committed_offset() == 3
+
+
+def test_after_a_commit_of_unknown_outcome_the_brokers_say_what_became_of_it(own_kafka: RunningKafka) -> None:
+    broker = own_kafka.embedded
+    assert broker is not None
+    job = Job(own_kafka)
+    producer = job.producer(commit_timeout_s=0.5)
+    job.send(producer, 1)
+    producer.begin_commit()
+    producer.add_offsets({(job.input, 0): 1}, NOBODY)
+    broker.pause_node(1)
+    try:
+        with pytest.raises(ProducerLost):
+            producer.commit()
+    finally:
+        broker.resume_node(1)
+    producer.close()
+    following = job.producer()
+    last = job.committed_offset()
+    assert job.numbers() == list(range(1, last + 1))
+    job.send(following, last + 1)
+    job.commit(following, last + 1)
+    following.close()
+    assert job.numbers() == list(range(1, last + 2))
 
 
 def test_what_was_acknowledged_stays_when_the_broker_restarts(own_kafka: RunningKafka) -> None:
