@@ -61,7 +61,7 @@ class Rejoining:
         self._declared &= said_ready & frozenset(assignment.learners)
         self._same_asks = self._same_asks + 1 if assignment.rejoin and assignment == self._last_asked else 0
         self._last_asked = assignment
-        is_vain = self._goes_in_circles or rejoin_is_vain(tasks, assignment, steps)
+        is_vain = self._is_vain(tasks, assignment, steps)
         self._put_off = assignment if is_vain else None
         self._put_off_until = self._clock() + self._retry_s
         return assignment.rejoin and not is_vain
@@ -70,15 +70,13 @@ class Rejoining:
         """Whether a round that was put off is to be asked for now. True once."""
         if self._put_off is None:
             return False
-        is_vain = self._goes_in_circles or rejoin_is_vain(tasks, self._put_off, ())
-        if is_vain and self._clock() < self._put_off_until:
+        if self._clock() < self._put_off_until and self._is_vain(tasks, self._put_off, ()):
             return False
         self._put_off = None
         return True
 
-    @property
-    def _goes_in_circles(self) -> bool:
-        return self._same_asks >= SAME_ASKS_MAX
+    def _is_vain(self, tasks: Mapping[TaskId, TaskFacts], assignment: Assignment, steps: Iterable[TaskStep]) -> bool:
+        return self._same_asks >= SAME_ASKS_MAX or rejoin_is_vain(tasks, assignment, steps)
 
     def forget(self) -> None:
         """This worker has lost its tasks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -15,7 +16,7 @@ from kstreams_worker.config.clients import data_plane_config
 from kstreams_worker.group.events import GroupGeneration
 from kstreams_worker.io.failures import ProducerLost, TransactionAborted
 from kstreams_worker.io.transactions import TransactionalProducer
-from kstreams_worker.testing.broker import RunningKafka, embedded_kafka
+from kstreams_worker.testing.broker import RunningKafka
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -192,27 +193,25 @@ class Writer(threading.Thread):
         return producer
 
 
-@pytest.fixture(scope="module")
-def own_kafka() -> Iterator[RunningKafka]:
-    """Not the broker that the other tests share."""
-    with embedded_kafka(1) as running:
-        yield running
+@contextmanager
+def frozen(kafka: RunningKafka) -> Iterator[None]:
+    """Its only node answers nothing meanwhile."""
+    assert kafka.embedded is not None
+    kafka.embedded.pause_node(1)
+    try:
+        yield
+    finally:
+        kafka.embedded.resume_node(1)
 
 
 def test_what_brokers_do_not_take_in_time_is_given_up_and_another_client_goes_on(own_kafka: RunningKafka) -> None:
-    broker = own_kafka.embedded
-    assert broker is not None
     job = Job(own_kafka)
     producer = job.producer(transaction_timeout_ms=1_000)
     job.send(producer, 1)
     job.commit(producer, 1)
     job.send(producer, 2)
-    broker.pause_node(1)
-    try:
-        with pytest.raises(TransactionAborted):
-            job.commit(producer, 2)
-    finally:
-        broker.resume_node(1)
+    with frozen(own_kafka), pytest.raises(TransactionAborted):
+        job.commit(producer, 2)
     producer.abort()
     job.send(producer, 3)
     job.commit(producer, 3)
@@ -222,19 +221,13 @@ def test_what_brokers_do_not_take_in_time_is_given_up_and_another_client_goes_on
 
 
 def test_after_a_commit_of_unknown_outcome_the_brokers_say_what_became_of_it(own_kafka: RunningKafka) -> None:
-    broker = own_kafka.embedded
-    assert broker is not None
     job = Job(own_kafka)
     producer = job.producer(commit_timeout_s=0.5)
     job.send(producer, 1)
     producer.begin_commit()
     producer.add_offsets({(job.input, 0): 1}, NOBODY)
-    broker.pause_node(1)
-    try:
-        with pytest.raises(ProducerLost):
-            producer.commit()
-    finally:
-        broker.resume_node(1)
+    with frozen(own_kafka), pytest.raises(ProducerLost):
+        producer.commit()
     producer.close()
     following = job.producer()
     last = job.committed_offset()

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness.application import application
 
-from kstreams_worker.testing.broker import RunningKafka, embedded_kafka
+from kstreams_worker.testing.broker import RunningKafka
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def own_kafka() -> Iterator[RunningKafka]:
-    """Not the broker that the other tests share."""
-    with embedded_kafka(1) as running:
-        yield running
 
 
 def test_instances_outlive_restarts_of_the_broker(own_kafka: RunningKafka, tmp_path: Path) -> None:
