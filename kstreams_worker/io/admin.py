@@ -15,7 +15,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from kstreams_worker.errors import BrokerError
-from kstreams_worker.io.consumer import _SilentLogger
+from kstreams_worker.io.client_log import SilentLogger
 from kstreams_worker.io.failures import describe, error_of
 from kstreams_worker.io.troubles import Troubles
 from kstreams_worker.topology.records import Partition
@@ -30,8 +30,10 @@ _OLD_LEADER_CODES = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._NOENT,  # it knows the topic, and no leader
     }
 )
+_UNANSWERED_CODES = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +74,22 @@ class Admin:
     ) -> None:
         self._servers = client_config.get("bootstrap.servers", "")
         self._troubles = Troubles(self._servers)
-        self._client = AdminClient(
-            {
-                **client_config,
-                "client.id": client_id,
-                "log.connection.close": False,
-                "error_cb": self._troubles.heard,
-            },
-            logger=_SilentLogger(),
-        )
+        self._config = {
+            **client_config,
+            "client.id": client_id,
+            "log.connection.close": False,
+            "error_cb": self._troubles.heard,
+        }
+        self._made: AdminClient | None = None
         self._timeout_s = timeout_s
+
+    @property
+    def _client(self) -> AdminClient:
+        """Another after each call that found no brokers: a client can lose them for good, see `Lifeline`."""
+        client = self._made
+        if client is None:
+            client = self._made = AdminClient(self._config, logger=SilentLogger())
+        return client
 
     def cluster(self) -> ClusterFacts:
         """Which brokers there are, and what this user may do with the cluster as a whole."""
@@ -237,17 +245,22 @@ class Admin:
             return self._ask_metadata(topic, first_s)
         except KafkaException as exception:
             if self._troubles.are_hopeless or first_s == self._timeout_s:
-                raise self._troubles.unreachable(describe(exception)) from exception
+                raise self._unreachable(exception) from exception
         try:
             return self._ask_metadata(topic, self._timeout_s - first_s)
         except KafkaException as exception:
-            raise self._troubles.unreachable(describe(exception)) from exception
+            raise self._unreachable(exception) from exception
+
+    def _unreachable(self, exception: KafkaException) -> BrokerError:
+        self._made = None
+        return self._troubles.unreachable(describe(exception))
 
     def _ask_metadata(self, topic: str | None, timeout_s: float) -> ClusterMetadata:
+        client = self._client
         try:
-            found = self._client.list_topics(topic, timeout=timeout_s)
+            found = client.list_topics(topic, timeout=timeout_s)
         finally:
-            self._client.poll(0)
+            client.poll(0)
         self._troubles.forget()  # not before: of the same complaint again the client says nothing for a while
         return found
 
@@ -257,8 +270,11 @@ class Admin:
         except KafkaException as exception:
             if ignore is not None and error_of(exception).code() == ignore:
                 return None
+            if error_of(exception).code() in _UNANSWERED_CODES:
+                self._made = None
             raise BrokerError(f"{what}: {describe(exception)}") from exception
         except TimeoutError as exception:
+            self._made = None
             raise BrokerError(f"{what}: no answer within {self._timeout_s:g} s from {self._servers}") from exception
 
 

@@ -2,7 +2,8 @@
 
 Membership is not its business: partitions are assigned by hand, offsets are committed elsewhere. `fetch` waits for the first
 record only and then takes what is already there, so a quiet topic costs no latency and a busy one is read in large batches.
-It reads ahead of what it hands out, to be fair: see `ReadAhead`.
+It reads ahead of what it hands out, to be fair: see `ReadAhead`. Should its client lose the brokers for good, another takes
+its place: see `Lifeline`.
 Columns are taken out of the messages by `map` over C methods, which is what makes a batch cheap (about 0.15 us a record).
 """
 
@@ -18,7 +19,9 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from kstreams_worker.errors import BrokerError
+from kstreams_worker.io.client_log import SilentLogger
 from kstreams_worker.io.failures import describe
+from kstreams_worker.io.lifeline import Lifeline
 from kstreams_worker.io.read_ahead import ReadAhead
 from kstreams_worker.topology.records import Headers, Partition, RecordBatch
 
@@ -85,49 +88,56 @@ class RecordConsumer:
         read_committed: bool,
         report_ends: bool = False,
     ) -> None:
-        self._consumer = Consumer(
-            {
-                "fetch.wait.max.ms": FETCH_WAIT_MS,
-                "fetch.error.backoff.ms": 50,
-                "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
-                "queued.max.messages.kbytes": 65_536,
-                "queued.min.messages": QUEUED_RECORDS_MIN,
-                "fetch.message.max.bytes": FETCH_BYTES_MAX,
-                "check.crcs": False,
-                "auto.offset.reset": "earliest",
-                **client_config,
-                "group.id": group_id,
-                "client.id": client_id,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": report_ends,
-                "isolation.level": "read_committed" if read_committed else "read_uncommitted",
-                "log.connection.close": False,
-            },
-            logger=_SilentLogger(),
-        )
-        self._assigned: set[Partition] = set()
+        self._client_config = client_config
+        self._config = {
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
+            "fetch.error.backoff.ms": 50,
+            "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
+            "queued.max.messages.kbytes": 65_536,
+            "queued.min.messages": QUEUED_RECORDS_MIN,
+            "fetch.message.max.bytes": FETCH_BYTES_MAX,
+            "check.crcs": False,
+            "auto.offset.reset": "earliest",
+            **client_config,
+            "group.id": group_id,
+            "client.id": client_id,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": report_ends,
+            "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+            "log.connection.close": False,
+        }
+        self._consumer, self._lifeline = self._new_client()
+        self._positions: dict[Partition, int | None] = {}
+        """Of each assigned partition the next offset to read from the client; None: the first that is there."""
         self._ahead: ReadAhead[Message] = ReadAhead()
         self._ends: dict[Partition, int] = {}
         """Ends that were reached by reading ahead: told after the records before them."""
         self._value_bytes = 0.0
 
+    def _new_client(self) -> tuple[Consumer, Lifeline]:
+        client = Consumer(self._config, logger=SilentLogger())
+        return client, Lifeline(client, self._client_config)
+
     @property
     def assigned(self) -> frozenset[Partition]:
-        return frozenset(self._assigned)
+        return frozenset(self._positions)
 
     def assign(self, positions: Mapping[Partition, int | None]) -> None:
         """Start to read these partitions at these offsets (None: from the beginning)."""
         if not positions:
             return
-        self._look_up_leaders({topic for topic, _ in positions} - {topic for topic, _ in self._assigned})
+        self._look_up_leaders({topic for topic, _ in positions} - {topic for topic, _ in self._positions})
+        self._start(positions)
+        self._positions.update(positions)
+
+    def _start(self, positions: Mapping[Partition, int | None]) -> None:
         self._consumer.incremental_assign(
             [
                 TopicPartition(topic, partition, OFFSET_BEGINNING if offset is None else offset)
                 for (topic, partition), offset in positions.items()
             ]
         )
-        self._assigned.update(positions)
 
     def _look_up_leaders(self, topics: Iterable[str]) -> None:
         """Ask who leads the partitions of topics that are new here.
@@ -142,12 +152,12 @@ class RecordConsumer:
 
     def unassign(self, partitions: Iterable[Partition]) -> None:
         """Stop to read these partitions; those not assigned are ignored."""
-        known = [partition for partition in partitions if partition in self._assigned]
+        known = [partition for partition in partitions if partition in self._positions]
         if known:
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in known])
-            self._assigned.difference_update(known)
             self._ahead.drop(known)
             for partition in known:
+                del self._positions[partition]
                 self._ends.pop(partition, None)
 
     def rewind(self, positions: Mapping[Partition, int | None]) -> None:
@@ -163,6 +173,7 @@ class RecordConsumer:
         if not self._ahead.size:
             first = self._consumer.poll(timeout_s)
             if first is None:
+                self._replace_lost_client()
                 return _NOTHING
             self._add([first])
         self._read(max_records)
@@ -174,7 +185,7 @@ class RecordConsumer:
 
     def _read(self, wanted: int) -> None:
         """Take from the client what is wanted now, and more as long as some partition would get nothing."""
-        while self._ahead.size < wanted or (self._ahead.partitions < len(self._assigned) and self._has_room):
+        while self._ahead.size < wanted or (self._ahead.partitions < len(self._positions) and self._has_room):
             messages = self._consumer.consume(READ_RECORDS, 0)
             if messages:
                 self._add(messages)
@@ -185,21 +196,32 @@ class RecordConsumer:
     def _has_room(self) -> bool:
         return self._ahead.size < AHEAD_RECORDS_MAX and self._ahead.size * self._value_bytes < AHEAD_BYTES_MAX
 
+    def _replace_lost_client(self) -> None:
+        """Go on with another client from where this one was, should it have lost the brokers."""
+        if self._positions and self._lifeline.is_lost(next(iter(self._positions))[0]):
+            log.warning("a consumer had lost the brokers; another takes its place", client=self._config["client.id"])
+            self._lifeline.end(self._consumer.close)
+            self._consumer, self._lifeline = self._new_client()
+            self._start(self._positions)
+
     def _add(self, messages: list[Message]) -> None:
         if any(map(Message.error, messages)):
             messages = _without_errors(messages, self._ends)
+        else:
+            self._lifeline.heard()
         sample = messages[::SAMPLING]
         if sample:
             self._value_bytes += (sum(map(len, sample)) / len(sample) - self._value_bytes) / 2
         for partition, run in groupby(messages, Message.partition):
             for same in self._of_one_topic(list(run)):
                 topic_partition = (same[0].topic(), partition)
-                if topic_partition in self._assigned:
+                if topic_partition in self._positions:
+                    self._positions[topic_partition] = same[-1].offset() + 1
                     self._ahead.add(topic_partition, same)
 
     def _of_one_topic(self, messages: list[Message]) -> list[list[Message]]:
         # A message makes its topic's name anew when asked, so each is asked only where there can be several.
-        if len({topic for topic, _ in self._assigned}) == 1:
+        if len({topic for topic, _ in self._positions}) == 1:
             return [messages]
         return [list(same) for _, same in groupby(messages, Message.topic)]
 
@@ -212,8 +234,8 @@ class RecordConsumer:
         return high if high >= 0 else None
 
     def close(self) -> None:
-        self._assigned.clear()
-        self._consumer.close()
+        self._positions.clear()
+        self._lifeline.end(self._consumer.close)
 
 
 _NOTHING = Fetched((), {})
@@ -280,10 +302,3 @@ def _without_errors(messages: list[Message], ends: dict[Partition, int]) -> list
         else:
             raise BrokerError(f"cannot read {message.topic()}[{message.partition()}]: {describe(error)}")
     return good
-
-
-class _SilentLogger:
-    """librdkafka's own log lines: what matters of them arrives as errors."""
-
-    def log(self, *_: object, **__: object) -> None:
-        """Drop the line."""

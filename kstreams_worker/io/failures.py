@@ -10,7 +10,7 @@ class TransactionAborted(Exception):
 
 
 class ProducerLost(Exception):
-    """This producer is over: nobody knows what became of its last commit.
+    """This producer is over: nobody knows what became of what it sent last.
 
     So its worker may hold state that the brokers do not. It drops its tasks and starts over from what they say, with a new
     producer.

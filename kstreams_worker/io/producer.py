@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kstreams_worker.errors import BrokerError, RecordError
-from kstreams_worker.io.consumer import _SilentLogger
-from kstreams_worker.io.failures import describe, error_of
+from kstreams_worker.io.client_log import SilentLogger
+from kstreams_worker.io.failures import ProducerLost, describe, error_of
+from kstreams_worker.io.lifeline import Lifeline
 from kstreams_worker.topology.records import Headers, OutputRow, Partition
 
 QUEUE_MAX_MESSAGES = 500_000
@@ -85,7 +86,7 @@ class BatchProducer:
         self._producer = self._new_client()
 
     def _new_client(self) -> Producer:
-        return Producer(self._config, logger=_SilentLogger())
+        return Producer(self._config, logger=SilentLogger())
 
     def send(self, topic: str, rows: Sequence[OutputRow], partition: int = ANY_PARTITION) -> None:
         """Queue rows for `topic`. Waits, serving delivery reports, while the queue is full."""
@@ -118,7 +119,7 @@ class BatchProducer:
                     produce(topic, value, key, partition, on_delivery, None, timestamp_ms)
             except BufferError:
                 start = len(rows) - length_hint(queued) - 1
-                self._producer.poll(RETRY_WAIT_S)
+                self._wait_a_moment(topic)
             except KafkaException as exception:
                 if error_of(exception).code() != KafkaError.MSG_SIZE_TOO_LARGE:
                     raise
@@ -135,9 +136,13 @@ class BatchProducer:
             try:
                 self._producer.produce(topic, value, key, ANY_PARTITION, self._on_delivery, None, timestamp_ms, headers)
             except BufferError:
-                self._producer.poll(RETRY_WAIT_S)
+                self._wait_a_moment(topic)
             else:
                 return
+
+    def _wait_a_moment(self, topic: str) -> None:
+        """For records to be delivered, this topic's among them."""
+        self._producer.poll(RETRY_WAIT_S)
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         # A purged message belongs to a transaction that is being aborted: that is told by the transaction itself.
@@ -174,6 +179,8 @@ class PlainProducer(BatchProducer):
     def __init__(self, client_config: Mapping[str, Any], *, client_id: str, flush_timeout_s: float) -> None:
         super().__init__(client_config, {"client.id": client_id, "message.timeout.ms": 0}, PLAIN_LINGER_MS)
         self._flush_timeout_s = flush_timeout_s
+        self._lifeline = Lifeline(self._producer, client_config)
+        self._newest_topic = ""
         self._ending = self._epoch = self._new_epoch()
 
     def _new_epoch(self) -> _Epoch:
@@ -183,11 +190,19 @@ class PlainProducer(BatchProducer):
 
     def _queue(self, topic: str, rows: Sequence[OutputRow], partition: int, on_delivery: DeliveryReport | None) -> None:
         self._epoch.sent += len(rows)
+        self._newest_topic = topic
         super()._queue(topic, rows, partition, on_delivery)
 
     def send_with_headers(self, topic: str, row: OutputRow, headers: Headers) -> None:
         self._epoch.sent += 1
+        self._newest_topic = topic
         super().send_with_headers(topic, row, headers)
+
+    def _wait_a_moment(self, topic: str) -> None:
+        if self._producer.poll(RETRY_WAIT_S):
+            self._lifeline.heard()
+        elif self._lifeline.is_lost(topic):
+            raise ProducerLost("it had lost the brokers, with records that were not delivered")
 
     def begin_commit(self) -> None:
         """What is sent from now on is not waited for."""
@@ -197,12 +212,12 @@ class PlainProducer(BatchProducer):
         """Nothing: the offsets are the caller's to commit, after the rest."""
 
     def commit(self) -> None:
-        """Wait until everything up to `begin_commit` is on the brokers. Raises BrokerError."""
+        """Wait until everything up to `begin_commit` is on the brokers. Raises BrokerError, ProducerLost."""
         ending, deadline = self._ending, time.monotonic() + self._flush_timeout_s
         while ending.done < ending.sent:
             if time.monotonic() > deadline:
                 raise BrokerError(f"records were not delivered within {self._flush_timeout_s:g} s: are the brokers up?")
-            self._producer.poll(RETRY_WAIT_S)
+            self._wait_a_moment(self._newest_topic)
         self._raise_failure()
 
     def end_commit(self) -> None:

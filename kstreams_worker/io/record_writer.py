@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kstreams_worker.errors import BrokerError
-from kstreams_worker.io.consumer import _SilentLogger
+from kstreams_worker.io.client_log import SilentLogger
 from kstreams_worker.io.failures import describe
 
 DELIVERY_TIMEOUT_MS = 10_000
@@ -23,18 +23,20 @@ class RecordWriter:
         """`on_failure` gets one sentence for each record that was not delivered."""
         self._on_failure = on_failure
         self._failure: str | None = None
-        self._producer = Producer(
-            {
-                **client_config,
-                "client.id": client_id,
-                "acks": "all",
-                "linger.ms": 0,
-                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
-                "queue.buffering.max.messages": 1_000,
-                "log.connection.close": False,
-            },
-            logger=_SilentLogger(),
-        )
+        self._config = {
+            **client_config,
+            "client.id": client_id,
+            "acks": "all",
+            "linger.ms": 0,
+            "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "queue.buffering.max.messages": 1_000,
+            "log.connection.close": False,
+        }
+        self._producer = self._new_client()
+        self._has_timed_out = False
+
+    def _new_client(self) -> Producer:
+        return Producer(self._config, logger=SilentLogger())
 
     def warm_up(self, topic: str) -> None:
         """Learn who leads the topic's partitions, so that the first record does not wait for that. Does not fail."""
@@ -53,6 +55,14 @@ class RecordWriter:
     def poll(self) -> None:
         """Serve delivery reports."""
         self._producer.poll(0)
+        if self._has_timed_out:
+            self._replace_client()
+
+    def _replace_client(self) -> None:
+        """The brokers may have been away, or the client may have lost them for good: a new one is right in both cases."""
+        old, self._producer, self._has_timed_out = self._producer, self._new_client(), False
+        old.purge()
+        old.flush(0)  # tells of what was still waiting
 
     def flush(self, timeout_s: float) -> None:
         """Wait until all is delivered. Raises BrokerError when it is not, with the reason of the first failure."""
@@ -63,6 +73,7 @@ class RecordWriter:
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
+            self._has_timed_out = self._has_timed_out or error.code() == KafkaError._MSG_TIMED_OUT
             self._fail(describe(error))
 
     def _fail(self, reason: str) -> None:

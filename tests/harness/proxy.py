@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kstreams_worker.devbroker.cluster import Cluster
+from kstreams_worker.devbroker.embedded import EmbeddedBroker
 from kstreams_worker.devbroker.ports import free_ports
+from kstreams_worker.testing.broker import RunningKafka
 
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 * 1024
@@ -41,6 +46,11 @@ class Link:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
+    @property
+    def servers(self) -> str:
+        """Where to connect to."""
+        return f"{_HOST}:{self.port}"
+
     def cut(self) -> None:
         """Nothing passes from now on."""
         self._loop.call_soon_threadsafe(self._open.clear)
@@ -72,9 +82,18 @@ class Link:
             await self._open.wait()
             far_reader, far_writer = await asyncio.open_connection(_HOST, self.target_port)
             with contextlib.closing(far_writer):
-                async with asyncio.TaskGroup() as both:
-                    both.create_task(self._forward(reader, far_writer))
-                    both.create_task(self._forward(far_reader, writer))
+                await self._join(reader, writer, far_reader, far_writer)
+
+    async def _join(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        far_reader: asyncio.StreamReader,
+        far_writer: asyncio.StreamWriter,
+    ) -> None:
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._forward(reader, far_writer))
+            both.create_task(self._forward(far_reader, writer))
 
     async def _forward(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         """Until one side closes; the other is closed then too."""
@@ -85,3 +104,17 @@ class Link:
                 await target.drain()
         await self._open.wait()
         target.close()
+
+
+@contextlib.contextmanager
+def kafka_behind(link: Link, directory: Path) -> Iterator[RunningKafka]:
+    """A broker with a second listener: who comes by the link, to `link.servers`, is told to go on by the link."""
+    [node] = Cluster.open(directory).nodes  # made here, so that its ports are known before it starts
+    properties = {
+        "listeners": f"CLIENT://{_HOST}:{node.client_port},CONTROLLER://{_HOST}:{node.controller_port},"
+        f"LINKED://{_HOST}:{link.target_port}",
+        "advertised.listeners": f"CLIENT://{_HOST}:{node.client_port},LINKED://{_HOST}:{link.port}",
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,LINKED:PLAINTEXT",
+    }
+    with EmbeddedBroker(data_dir=directory, properties=properties) as broker:
+        yield RunningKafka(broker.bootstrap_servers, broker)
