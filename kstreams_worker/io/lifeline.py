@@ -45,6 +45,7 @@ class Lifeline:
         self._lock = threading.Lock()
         self._heard_at = clock()
         self._answer: Future[bool] | None = None
+        self._is_lost = False
 
     def heard(self) -> None:
         """Something has come: the client has its brokers."""
@@ -55,6 +56,8 @@ class Lifeline:
 
         It is lost if it does not find the brokers while another one does: if neither does, waiting is all one can do.
         """
+        if self._is_lost:
+            return True
         if self._answer is None and self._clock() - self._heard_at < SILENCE_S:
             return False
         with self._lock:
@@ -66,7 +69,8 @@ class Lifeline:
                 return False
             answer, self._answer = self._answer, None
             self.heard()
-        return answer.result()
+            self._is_lost = answer.result()
+        return self._is_lost
 
     def end(self, end_client: Callable[[], object]) -> None:
         """End the client, once nobody asks it anything: librdkafka must not be asked any more by then."""
