@@ -63,11 +63,9 @@ class RecordProducer(Protocol):
 
 
 class BatchProducer:
-    """The part that producers of both guarantees have: queueing rows, and finding out about those not delivered."""
+    """The part that producers of both guarantees have: queueing rows."""
 
     def __init__(self, client_config: Mapping[str, Any], own_config: Mapping[str, Any], linger_ms: int) -> None:
-        self._failure: KafkaError | None = None
-        self._failed_topic = ""
         self._on_delivery: DeliveryReport | None = None
         self._config = {
             "linger.ms": linger_ms,
@@ -97,12 +95,13 @@ class BatchProducer:
     ) -> None:
         """Like `send`, and tells the last row's offset once it is known (before `commit` returns)."""
 
-        on_delivery = self._on_delivery or self._report
+        on_delivery = self._on_delivery
 
         def report(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 delivered(message.offset())
-            on_delivery(error, message)
+            if on_delivery is not None:
+                on_delivery(error, message)
 
         # Only the last row reports success: one callback for a batch instead of one for each record.
         self._queue(topic, rows[:-1], partition, self._on_delivery)
@@ -144,23 +143,11 @@ class BatchProducer:
         """For records to be delivered, this topic's among them."""
         self._producer.poll(RETRY_WAIT_S)
 
-    def _report(self, error: KafkaError | None, message: Message) -> None:
-        # A purged message belongs to a transaction that is being aborted: that is told by the transaction itself.
-        purged = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-        if error is not None and self._failure is None and error.code() not in purged:
-            self._failure = error
-            self._failed_topic = message.topic()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise BrokerError(f"a record for topic {self._failed_topic} was not delivered: {describe(failure)}")
-
 
 class _Epoch:
     """What was sent between two commits: how many rows, and how many of them are done."""
 
-    def __init__(self, report: DeliveryReport) -> None:
+    def __init__(self, report: Callable[[KafkaError, Message], None]) -> None:
         self.sent = 0
         self.done = 0
         self._report = report
@@ -181,6 +168,7 @@ class PlainProducer(BatchProducer):
         self._flush_timeout_s = flush_timeout_s
         self._lifeline = Lifeline(self._producer, client_config)
         self._newest_topic = ""
+        self._failure = ""
         self._ending = self._epoch = self._new_epoch()
 
     def _new_epoch(self) -> _Epoch:
@@ -218,7 +206,12 @@ class PlainProducer(BatchProducer):
             if time.monotonic() > deadline:
                 raise BrokerError(f"records were not delivered within {self._flush_timeout_s:g} s: are the brokers up?")
             self._wait_a_moment(self._newest_topic)
-        self._raise_failure()
+        if self._failure:
+            failure, self._failure = self._failure, ""
+            raise BrokerError(failure)
+
+    def _report(self, error: KafkaError, message: Message) -> None:
+        self._failure = self._failure or f"a record for topic {message.topic()} was not delivered: {describe(error)}"
 
     def end_commit(self) -> None:
         """Nothing was held back."""
