@@ -38,6 +38,15 @@ def is_final(error: KafkaError) -> bool:
     return not (refused or error.fatal() or error.txn_requires_abort() or error.retriable())
 
 
+def was_not_asked(error: KafkaError) -> bool:
+    """Whether a commit failed before the brokers were asked for it, which is not done before all its records are delivered.
+
+    A call that took too long has the code of records that did, but can be called again.
+    """
+    has_failed: bool = error.txn_requires_abort()
+    return has_failed and error.code() in (KafkaError._TIMED_OUT, KafkaError._INCONSISTENT)
+
+
 _DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,

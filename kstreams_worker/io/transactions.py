@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from kstreams_worker.errors import BrokerError
 from kstreams_worker.io.call_thread import CallThread
-from kstreams_worker.io.failures import ProducerLost, TransactionAborted, describe, error_of, is_final
+from kstreams_worker.io.failures import ProducerLost, TransactionAborted, describe, error_of, is_final, was_not_asked
 from kstreams_worker.io.producer import ANY_PARTITION, RETRY_WAIT_S, BatchProducer, Generation
 from kstreams_worker.topology.records import Headers, OutputRow, Partition
 
@@ -177,7 +177,7 @@ class TransactionalProducer(BatchProducer):
         try:
             _retrying(self._producer, partial(self._producer.commit_transaction, self._commit_timeout_s), deadline)
         except KafkaException as exception:
-            if error_of(exception).code() == KafkaError._INCONSISTENT:  # records were not delivered: nothing was asked
+            if was_not_asked(error_of(exception)):
                 self._broken = describe(exception)
                 raise TransactionAborted(self._broken) from exception
             self._lost = True

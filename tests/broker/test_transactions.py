@@ -36,11 +36,11 @@ class Job:
             kafka.create_topic(topic, 1)
 
     def producer(
-        self, *, transaction_timeout_ms: int = 10_000, commit_timeout_s: float = 60.0
+        self, *, transaction_timeout_ms: int = 10_000, commit_timeout_s: float = 60.0, linger_ms: int = 100
     ) -> TransactionalProducer:
         """One more with the same transactional id."""
         return TransactionalProducer(
-            data_plane_config(self._servers, {}, "producer"),
+            data_plane_config(self._servers, {"producer.linger.ms": str(linger_ms)}, "producer"),
             client_id="worker",
             group_id=self.id,
             transactional_id=f"{self.id}-worker",
@@ -212,6 +212,25 @@ def test_what_brokers_do_not_take_in_time_is_given_up_and_another_client_goes_on
     job.send(producer, 2)
     with frozen(own_kafka), pytest.raises(TransactionAborted):
         job.commit(producer, 2)
+    producer.abort()
+    job.send(producer, 3)
+    job.commit(producer, 3)
+    producer.close()
+    assert job.numbers() == [1, 3]
+    assert job.committed_offset() == 3
+
+
+def test_a_commit_whose_records_were_not_delivered_is_known_to_have_failed(own_kafka: RunningKafka) -> None:
+    """Nothing was asked of the brokers then: the worker goes on with the state that it had."""
+    job = Job(own_kafka)
+    producer = job.producer(transaction_timeout_ms=5_000, linger_ms=4_900)
+    job.send(producer, 1)
+    job.commit(producer, 1)
+    job.send(producer, 2)
+    producer.begin_commit()
+    producer.add_offsets({(job.input, 0): 2}, NOBODY)
+    with frozen(own_kafka), pytest.raises(TransactionAborted, match="timed out"):
+        producer.commit()
     producer.abort()
     job.send(producer, 3)
     job.commit(producer, 3)
