@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from harness.history import TopicReader
 from harness.waiting import DEADLINE_S
+from kstreams_worker.config.clients import data_plane_config
 from kstreams_worker.io.lifeline import Lifeline
 
 _TICK_S = 0.02
@@ -44,7 +45,7 @@ class Feeder:
         """When each key's records happened, in order. Only to be read when no thread of this object runs."""
 
     def _new_producer(self) -> tuple[Producer, Lifeline]:
-        client_config = {"bootstrap.servers": self._servers, "log_level": 0}
+        client_config = data_plane_config(self._servers, {}, "producer")
         producer = Producer(
             {
                 **client_config,
@@ -52,6 +53,7 @@ class Feeder:
                 "partitioner": "murmur2_random",
                 "linger.ms": 5,
                 "message.timeout.ms": 0,
+                "log_level": 0,
             }
         )
         return producer, Lifeline(producer, client_config)

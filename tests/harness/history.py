@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Topic
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from harness.waiting import until
+from kstreams_worker.config.clients import data_plane_config
 from kstreams_worker.io.lifeline import Lifeline
 
 EXAMPLES = 5
@@ -35,7 +36,7 @@ class TopicReader:
         self._consumer, self._lifeline = self._new_consumer([0] * partitions)
 
     def _new_consumer(self, positions: list[int]) -> tuple[Consumer, Lifeline]:
-        client_config = {"bootstrap.servers": self._servers, "log_level": 0}
+        client_config = data_plane_config(self._servers, {}, "consumer")
         consumer = Consumer(
             {
                 **client_config,
@@ -43,6 +44,7 @@ class TopicReader:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
+                "log_level": 0,
             }
         )
         consumer.assign(
