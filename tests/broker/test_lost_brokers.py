@@ -35,7 +35,7 @@ from kstreams_worker.topology.records import Partition
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 
-TRIES = 15
+TRIES = 60
 ROW = (b"key", b"value", 1)
 
 
