@@ -118,7 +118,7 @@ class BatchProducer:
                     produce(topic, value, key, partition, on_delivery, None, timestamp_ms)
             except BufferError:
                 start = len(rows) - length_hint(queued) - 1
-                self._wait_a_moment(topic)
+                self._wait_a_moment()
             except KafkaException as exception:
                 if error_of(exception).code() != KafkaError.MSG_SIZE_TOO_LARGE:
                     raise
@@ -135,12 +135,12 @@ class BatchProducer:
             try:
                 self._producer.produce(topic, value, key, ANY_PARTITION, self._on_delivery, None, timestamp_ms, headers)
             except BufferError:
-                self._wait_a_moment(topic)
+                self._wait_a_moment()
             else:
                 return
 
-    def _wait_a_moment(self, topic: str) -> None:
-        """For records to be delivered, this topic's among them."""
+    def _wait_a_moment(self) -> None:
+        """For records to be delivered."""
         self._producer.poll(RETRY_WAIT_S)
 
 
@@ -186,10 +186,10 @@ class PlainProducer(BatchProducer):
         self._newest_topic = topic
         super().send_with_headers(topic, row, headers)
 
-    def _wait_a_moment(self, topic: str) -> None:
+    def _wait_a_moment(self) -> None:
         if self._producer.poll(RETRY_WAIT_S):
             self._lifeline.heard()
-        elif self._lifeline.is_lost(topic):
+        elif self._lifeline.is_lost(self._newest_topic):
             raise ProducerLost("it had lost the brokers, with records that were not delivered")
 
     def begin_commit(self) -> None:
@@ -205,7 +205,7 @@ class PlainProducer(BatchProducer):
         while ending.done < ending.sent:
             if time.monotonic() > deadline:
                 raise BrokerError(f"records were not delivered within {self._flush_timeout_s:g} s: are the brokers up?")
-            self._wait_a_moment(self._newest_topic)
+            self._wait_a_moment()
         if self._failure:
             failure, self._failure = self._failure, ""
             raise BrokerError(failure)

@@ -204,6 +204,16 @@ def frozen(kafka: RunningKafka) -> Iterator[None]:
         kafka.embedded.resume_node(1)
 
 
+def undo_and_go_on(job: Job, producer: TransactionalProducer) -> None:
+    """Of 1, which was committed, and 2, which was not, the first is left; the same producer writes 3."""
+    producer.abort()
+    job.send(producer, 3)
+    job.commit(producer, 3)
+    producer.close()
+    assert job.numbers() == [1, 3]
+    assert job.committed_offset() == 3
+
+
 def test_what_brokers_do_not_take_in_time_is_given_up_and_another_client_goes_on(own_kafka: RunningKafka) -> None:
     job = Job(own_kafka)
     producer = job.producer(transaction_timeout_ms=1_000)
@@ -212,12 +222,7 @@ def test_what_brokers_do_not_take_in_time_is_given_up_and_another_client_goes_on
     job.send(producer, 2)
     with frozen(own_kafka), pytest.raises(TransactionAborted):
         job.commit(producer, 2)
-    producer.abort()
-    job.send(producer, 3)
-    job.commit(producer, 3)
-    producer.close()
-    assert job.numbers() == [1, 3]
-    assert job.committed_offset() == 3
+    undo_and_go_on(job, producer)
 
 
 def test_a_commit_whose_records_were_not_delivered_is_known_to_have_failed(own_kafka: RunningKafka) -> None:
@@ -231,12 +236,7 @@ def test_a_commit_whose_records_were_not_delivered_is_known_to_have_failed(own_k
     producer.add_offsets({(job.input, 0): 2}, NOBODY)
     with frozen(own_kafka), pytest.raises(TransactionAborted, match="timed out"):
         producer.commit()
-    producer.abort()
-    job.send(producer, 3)
-    job.commit(producer, 3)
-    producer.close()
-    assert job.numbers() == [1, 3]
-    assert job.committed_offset() == 3
+    undo_and_go_on(job, producer)
 
 
 def test_after_a_commit_of_unknown_outcome_the_brokers_say_what_became_of_it(own_kafka: RunningKafka) -> None:

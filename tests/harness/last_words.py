@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 
-from harness.proxy import Link
+from harness.proxy import Ends, Link
 
 # The bytes of Kafka's protocol that `LastWords` has to know: a request begins with its key, version and number, an answer
 # with that number; one to a request for metadata goes on with no tags, the throttle time and the brokers.
@@ -35,19 +35,10 @@ class LastWords(Link):
         """Whether somebody has asked."""
         return not self._awaited
 
-    async def _join(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        far_reader: asyncio.StreamReader,
-        far_writer: asyncio.StreamWriter,
-    ) -> None:
-        self._writers.add(writer)
+    def _directions(self, near: Ends, far: Ends) -> tuple[Coroutine[None, None, None], Coroutine[None, None, None]]:
+        self._writers.add(near[1])
         asked: set[bytes] = set()
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._ask(reader, far_writer, asked))
-            both.create_task(self._answer(far_reader, writer, asked))
-        self._writers.discard(writer)
+        return self._ask(near[0], far[1], asked), self._answer(far[0], near[1], asked)
 
     async def _ask(self, reader: asyncio.StreamReader, far_writer: asyncio.StreamWriter, asked: set[bytes]) -> None:
         async for request in _frames(reader):
@@ -67,6 +58,7 @@ class LastWords(Link):
                 break
             _write_frame(writer, answer)
         writer.close()
+        self._writers.discard(writer)
 
 
 async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +17,9 @@ from kstreams_worker.testing.broker import RunningKafka
 
 _HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 * 1024
+
+Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""The two ends of one side's connection: what it says, and where to answer."""
 
 
 class Link:
@@ -82,18 +85,13 @@ class Link:
             await self._open.wait()
             far_reader, far_writer = await asyncio.open_connection(_HOST, self.target_port)
             with contextlib.closing(far_writer):
-                await self._join(reader, writer, far_reader, far_writer)
+                async with asyncio.TaskGroup() as both:
+                    for direction in self._directions((reader, writer), (far_reader, far_writer)):
+                        both.create_task(direction)
 
-    async def _join(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        far_reader: asyncio.StreamReader,
-        far_writer: asyncio.StreamWriter,
-    ) -> None:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._forward(reader, far_writer))
-            both.create_task(self._forward(far_reader, writer))
+    def _directions(self, near: Ends, far: Ends) -> tuple[Coroutine[None, None, None], Coroutine[None, None, None]]:
+        """What carries a connection's bytes there and back."""
+        return self._forward(near[0], far[1]), self._forward(far[0], near[1])
 
     async def _forward(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         """Until one side closes; the other is closed then too."""

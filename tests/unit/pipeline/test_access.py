@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kstreams_worker.config import Settings
+from kstreams_worker.config.clients import RECONNECT_BACKOFF_MAX_MS
 from kstreams_worker.errors import SettingsError
 from kstreams_worker.pipeline.access import KafkaAccess, java_client_options
 
@@ -22,7 +23,7 @@ def test_without_security_there_are_only_servers() -> None:
     """All three clients reach the same brokers."""
     plain = KafkaAccess.to(SERVERS)
     assert plain.spark_options == {"kafka.bootstrap.servers": SERVERS}
-    assert plain.admin["bootstrap.servers"] == SERVERS
+    assert plain.admin == {"bootstrap.servers": SERVERS, "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MAX_MS}
     assert plain.group["bootstrap_servers"] == [SERVERS]
 
 
